@@ -1,0 +1,24 @@
+"""Errors of checking. Judging failures are states (`Reason`), not exceptions; these are for wrong set-up only.
+
+    ChecksError
+    ├── ModelFileError     a shipped or configured model file is missing or broken
+    └── JudgeSetupError    a judge cannot be built from its configuration
+"""
+
+from __future__ import annotations
+
+
+class ChecksError(Exception):
+    """Base of all errors of this package; `hint` says what to do."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ModelFileError(ChecksError):
+    """A model file is missing or broken."""
+
+
+class JudgeSetupError(ChecksError):
+    """A judge cannot be built from its configuration."""

@@ -1,0 +1,1 @@
+"""The verdict ledger: records, spool, Postgres."""

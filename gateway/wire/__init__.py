@@ -1,0 +1,1 @@
+"""Dialects as pure functions: bytes to values and back. No I/O, no clock."""
