@@ -1,8 +1,8 @@
 """Errors of checking. Judging failures are states (`Reason`), not exceptions; these are for wrong set-up only.
 
-    ChecksError
-    ├── ModelFileError     a shipped or configured model file is missing or broken
-    └── JudgeSetupError    a judge cannot be built from its configuration
+ChecksError
+├── ModelFileError     a shipped or configured model file is missing or broken
+└── JudgeSetupError    a judge cannot be built from its configuration
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@
     ├── GroundingFailedError 422  the answer was blocked by its verdict
     ├── RetrievalFailedError 502  retrieval failed and the route refuses to answer without it
     ├── OverloadedError      503  a bounded queue is full, or the ledger's spool is
+    ├── LedgerError               the ledger or its database
+    │   ├── LedgerUnavailableError 503  the database cannot be reached or used now
+    │   ├── RecordRefusedError        the database will never take this record
+    │   └── EmbeddedPostgresError     the Postgres we start does not start, or is not ours to start
     └── UpstreamError             the upstream failed
         ├── UpstreamStatusError   it answered with an error: its status, headers and body pass through
         ├── UpstreamUnreachableError 502  no connection, TLS or DNS failure
@@ -136,6 +140,38 @@ class OverloadedError(GatewayError):
     def __init__(self, message: str, *, code: str = "overloaded", retry_after: int = 1) -> None:
         super().__init__(message, code=code)
         self.retry_after = retry_after
+
+
+class LedgerError(GatewayError):
+    """The ledger or its database. `sqlstate` is Postgres' own code, "" when it did not come to that."""
+
+    def __init__(self, message: str, *, sqlstate: str = "", code: str = "ledger_error") -> None:
+        super().__init__(message, code=code)
+        self.sqlstate = sqlstate
+
+
+class LedgerUnavailableError(LedgerError):
+    """The database cannot be reached, or cannot be used as it is; later it may."""
+
+    status = 503
+    retry = True
+
+    def __init__(self, message: str, *, sqlstate: str = "") -> None:
+        super().__init__(message, sqlstate=sqlstate, code="ledger_unavailable")
+
+
+class RecordRefusedError(LedgerError):
+    """The database will never take this record, or one of these records."""
+
+    def __init__(self, message: str, *, sqlstate: str = "") -> None:
+        super().__init__(message, sqlstate=sqlstate, code="record_refused")
+
+
+class EmbeddedPostgresError(LedgerError):
+    """The Postgres we start does not start; the message says why and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="embedded_postgres")
 
 
 class UpstreamError(GatewayError):

@@ -1,12 +1,12 @@
 """Errors of retrieval.
 
-    RetrievalError
-    ├── LoadError            a document cannot be read
-    ├── EncodeError          the encoder failed or its model is missing
-    ├── IndexMismatchError   an index made with another model, prefix, length or splitter
-    ├── IndexCorruptError    a snapshot that cannot be read back
-    ├── CollectionBusyError  another process is writing the collection
-    └── SearchError          a search failed or ran out of time
+RetrievalError
+├── LoadError            a document cannot be read
+├── EncodeError          the encoder failed or its model is missing
+├── IndexMismatchError   an index made with another model, prefix, length or splitter
+├── IndexCorruptError    a snapshot that cannot be read back
+├── CollectionBusyError  another process is writing the collection
+└── SearchError          a search failed or ran out of time
 """
 
 from __future__ import annotations

@@ -1,286 +1,123 @@
 """What `gateway.yaml` may say: frozen pydantic models with defaults, the source of the JSON Schema for editors.
 
 Knows nothing of files or YAML; `gateway.config.load` reads, and reports problems with file and line. Impossible
-combinations are refused here, by validators, with the remedy in the message. Times are seconds, sizes bytes.
+combinations within a section are refused here, by validators, with the remedy in the message; references between
+sections are checked in `gateway.config.references`. Times are seconds, sizes bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, model_validator
 
-from checks.types import FactLabel, Reason
+from checks.types import Reason
+from gateway.config.backends import (
+    ADDRESS,
+    CollectionConfig,
+    EncoderConfig,
+    ExtractiveUpstreamConfig,
+    JudgeConfig,
+    OpenAIUpstreamConfig,
+    OutboundTLS,
+    PluginUpstreamConfig,
+    Retries,
+    SplitterConfig,
+    Timeouts,
+    UpstreamConfig,
+)
+from gateway.config.base import AnyPath, Conflict, Name, ReadablePath, Strict, by_default, impossible
+from gateway.config.checking import (
+    AggregationConfig,
+    CheckConfig,
+    ClassifierConfig,
+    FactCheckConfig,
+    PluginCheckConfig,
+    QuestionsConfig,
+    StageTimeouts,
+)
 from gateway.config.modes import Action, BlockResponse, BodyPolicy, Release, refusal_of
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
-
-
-class Strict(BaseModel):
-    """Base of every section: unknown keys are errors, values never change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True)
-
-
-class Secret(Strict):
-    """A secret given in place (`${ENV}` expands) or in a file; never printed."""
-
-    value: SecretStr | None = None
-    file: Path | None = None
+__all__ = [
+    "DEFAULT_UNCHECKED",
+    "AggregationConfig",
+    "CheckConfig",
+    "ClassifierConfig",
+    "CollectionConfig",
+    "EncoderConfig",
+    "ExtractiveUpstreamConfig",
+    "FactCheckConfig",
+    "GatewayConfig",
+    "JudgeConfig",
+    "KeyConfig",
+    "LedgerConfig",
+    "Name",
+    "OpenAIUpstreamConfig",
+    "OutboundTLS",
+    "PluginCheckConfig",
+    "PluginUpstreamConfig",
+    "Policy",
+    "QuestionsConfig",
+    "RequestOptions",
+    "Retries",
+    "RetrievalConfig",
+    "RouteConfig",
+    "Server",
+    "SplitterConfig",
+    "SpoolConfig",
+    "StageTimeouts",
+    "Strict",
+    "TLSServer",
+    "Timeouts",
+    "UpstreamConfig",
+]
 
 
 class TLSServer(Strict):
     """Certificate of our own listener; `client_ca` demands client certificates (mTLS)."""
 
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
+    certificate: ReadablePath
+    key: ReadablePath
+    client_ca: ReadablePath | None = None
 
 
 class Server(Strict):
     """Where and how the gateway listens."""
 
     host: str = "127.0.0.1"
-    port: int = Field(8080, ge=0, le=65535)
-    workers: int = Field(1, ge=1, le=64)
+    port: int = Field(default=8080, ge=0, le=65535)
+    workers: int = Field(default=1, ge=1, le=64)
     tls: TLSServer | None = None
-    max_body_bytes: int = Field(20_000_000, ge=1_000)
-    max_messages: int = Field(10_000, ge=1)
-    drain_seconds: float = Field(20.0, ge=0)
+    max_body_bytes: int = Field(default=20_000_000, ge=1_000)
+    max_messages: int = Field(default=10_000, ge=1)
+    drain_seconds: float = Field(default=20.0, ge=0)
     """How long running requests may go on after SIGTERM."""
-    max_concurrent_requests: int = Field(2_000, ge=1)
+    max_concurrent_requests: int = Field(default=2_000, ge=1)
     """More than this at once is answered with 503 and retry-after."""
-    public_url: str | None = None
+    public_url: str | None = Field(default=None, pattern=ADDRESS)
     """Base of the links in citations, e.g. `https://gateway.example.com`; default: the address of the request."""
+    secret: SecretStr | None = None
+    """Seed of the fences around documents in prompts; replicas behind one address must share it."""
+    secret_file: AnyPath | None = None
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-
-class Timeouts(Strict):
-    """Time limits of an upstream."""
-
-    connect: float = Field(5.0, gt=0)
-    first_byte: float = Field(120.0, gt=0)
-    idle: float = Field(60.0, gt=0)
-    total: float = Field(600.0, gt=0)
-
-
-class Retries(Strict):
-    """Retries before the first byte of an answer."""
-
-    attempts: int = Field(3, ge=1, le=10)
-    """Tries in all; 1 turns retries off."""
-    max_delay: float = Field(8.0, gt=0)
-    statuses: tuple[int, ...] = (408, 409, 429, 500, 502, 503, 504)
-
-
-class OutboundTLS(Strict):
-    """TLS towards an upstream or judge."""
-
-    ca_bundle: Path | None = None
-    client_certificate: Path | None = None
-    client_key: Path | None = None
-
-    @model_validator(mode="after")
-    def _pair(self) -> Self:
-        if (self.client_certificate is None) != (self.client_key is None):
-            raise ValueError("client_certificate and client_key go together: give both, or neither")
-        return self
-
-
-class OpenAIUpstreamConfig(Strict):
-    """An OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, Azure-style base URLs."""
-
-    kind: Literal["openai"]
-    base_url: str = Field(pattern=r"^https?://")
-    """With the version path, e.g. `https://api.openai.com/v1`."""
-    api_key: SecretStr | None = None
-    api_key_file: Path | None = None
-    api_key_header: Literal["authorization", "api-key"] = "authorization"
-    api_version: str | None = None
-    """Azure's `api-version` query parameter."""
-    headers: dict[str, str] = {}
-    timeouts: Timeouts = Timeouts()
-    retries: Retries = Retries()
-    proxy: str | None = None
-    """Outbound proxy URL, e.g. `http://user:pass@proxy:3128`."""
-    tls: OutboundTLS = OutboundTLS()
-    connections: int = Field(200, ge=1)
-    max_response_bytes: int = Field(50_000_000, ge=1_000)
-    alternating_roles: bool = False
-    """True for chat templates that refuse two user messages in a row: passages are merged into the last one."""
-
-
-class ExtractiveUpstreamConfig(Strict):
-    """Answers with the best sentences of the retrieved passages; no language model."""
-
-    kind: Literal["extractive"]
-    max_sentences: int = Field(3, ge=1, le=10)
-
-
-class PluginUpstreamConfig(Strict):
-    """An upstream from another package, by its entry point name."""
-
-    kind: Literal["plugin"]
-    name: str
-    options: dict[str, Any] = {}
-
-
-UpstreamConfig = Annotated[
-    OpenAIUpstreamConfig | ExtractiveUpstreamConfig | PluginUpstreamConfig, Field(discriminator="kind")
-]
-
-
-class JudgeConfig(Strict):
-    """A language model that judges facts, through the vendor's SDK. Prices are USD per million tokens."""
-
-    kind: Literal["openai", "anthropic"]
-    model: str
-    base_url: str | None = Field(None, pattern=r"^https?://")
-    api_key: SecretStr | None = None
-    api_key_file: Path | None = None
-    timeout: float = Field(60.0, gt=0)
-    attempts: int = Field(3, ge=1, le=10)
-    concurrency: int = Field(8, ge=1)
-    temperature: float | None = Field(0.0, ge=0, le=2)
-    max_tokens: int = Field(1024, ge=16)
-    input_price: float | None = Field(None, ge=0)
-    output_price: float | None = Field(None, ge=0)
-    proxy: str | None = None
-    tls: OutboundTLS = OutboundTLS()
-
-
-class EncoderConfig(Strict):
-    """What turns text into vectors. `onnx` is the shipped MiniLM and needs nothing else."""
-
-    kind: Literal["onnx", "sentence_transformer", "openai", "hash"] = "onnx"
-    model: str | None = None
-    """Model name (`sentence_transformer`, `openai`) or directory (`onnx`); the shipped model by default."""
-    base_url: str | None = Field(None, pattern=r"^https?://")
-    api_key: SecretStr | None = None
-    api_key_file: Path | None = None
-    dimension: int | None = Field(None, ge=1)
-    max_tokens: int | None = Field(None, ge=16)
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    threads: int = Field(2, ge=1)
-
-
-class SplitterConfig(Strict):
-    """How documents become passages, in tokens of the encoder."""
-
-    tokens: int = Field(180, ge=16)
-    overlap_sentences: int = Field(0, ge=0, le=5)
-
-
-class CollectionConfig(Strict):
-    """A set of documents that can be searched."""
-
-    paths: tuple[Path, ...] = ()
-    """Files and folders, relative to the configuration file."""
-    encoder: EncoderConfig = EncoderConfig()
-    splitter: SplitterConfig = SplitterConfig()
-    hnsw_from: int = Field(50_000, ge=1)
-    """Passages from which the flat index becomes an HNSW graph."""
-    max_file_bytes: int = Field(50_000_000, ge=1_000)
-    url_prefix: str | None = None
-    """Public address of the documents: a document's path is appended to make its citation link."""
-
-
-class QuestionsConfig(Strict):
-    """Search questions per fact: from templates, or from a judge that sees query, fact and answer."""
-
-    kind: Literal["template", "judge"] = "template"
-    judge: str | None = None
-    per_fact: int = Field(2, ge=1, le=8)
-
-    @model_validator(mode="after")
-    def _judge(self) -> Self:
-        if self.kind == "judge" and not self.judge:
-            raise ValueError("questions of kind 'judge' need judge: <name of a judge>")
-        return self
-
-
-class ClassifierConfig(Strict):
-    """What labels (fact, passage) pairs: `local` (shipped, no key) or `judge`."""
-
-    kind: Literal["local", "judge", "plugin"] = "local"
-    judge: str | None = None
-    name: str | None = None
-    options: dict[str, Any] = {}
-
-    @model_validator(mode="after")
-    def _judge(self) -> Self:
-        if self.kind == "judge" and not self.judge:
-            raise ValueError("a classifier of kind 'judge' needs judge: <name of a judge>")
-        if self.kind == "plugin" and not self.name:
-            raise ValueError("a classifier of kind 'plugin' needs name: <its entry point>")
-        return self
-
-
-class StageTimeouts(Strict):
-    """Deadlines of a check's stages."""
-
-    questions: float = Field(20.0, gt=0)
-    search: float = Field(5.0, gt=0)
-    classify: float = Field(60.0, gt=0)
-    total: float = Field(90.0, gt=0)
-
-
-class AggregationConfig(Strict):
-    """How pair verdicts become a fact's, and facts' an answer's."""
-
-    kind: Literal["strict", "graded"] = "strict"
-    support_threshold: float = Field(0.5, gt=0, lt=1)
-    """Probability of support that a passage must reach to confirm a fact."""
-    refute_threshold: float = Field(0.5, gt=0, lt=1)
-    """Probability of refutation that a passage must reach to refute one."""
-    fail_threshold: float = Field(0.5, gt=0, lt=1)
-    """`graded`: a fact whose probability of being wrong is above this fails."""
-    fails: dict[FactLabel, bool] = {}
-    """Overrides of which labels fail, e.g. `{half_true: true}`."""
-
-
-class FactCheckConfig(Strict):
-    """Check the facts of an answer against documents."""
-
-    kind: Literal["facts"]
-    collections: tuple[str, ...] = ()
-    """Where evidence is searched; the route's retrieval collections by default."""
-    k: int = Field(9, ge=1, le=100)
-    questions: QuestionsConfig = QuestionsConfig()
-    classifier: ClassifierConfig = ClassifierConfig()
-    aggregation: AggregationConfig = AggregationConfig()
-    timeouts: StageTimeouts = StageTimeouts()
-    max_facts: int = Field(60, ge=1, le=1000)
-
-
-class PluginCheckConfig(Strict):
-    """A check from another package, by its entry point name."""
-
-    kind: Literal["plugin"]
-    name: str
-    options: dict[str, Any] = {}
-    whole_answer: bool = True
-
-
-CheckConfig = Annotated[FactCheckConfig | PluginCheckConfig, Field(discriminator="kind")]
 
 
 class RetrievalConfig(Strict):
     """Grounding of a route's prompts. Leave the section out to forward prompts as they come."""
 
     collections: tuple[str, ...] = Field(min_length=1)
-    k: int = Field(6, ge=1, le=100)
-    min_score: float = Field(0.25, ge=-1, le=1)
+    k: int = Field(default=6, ge=1, le=100)
+    min_score: float = Field(default=0.25, ge=-1, le=1)
     """Hits below are not used; none left means `no_context`."""
-    weak_score: float = Field(0.4, ge=-1, le=1)
+    weak_score: float = Field(default=0.4, ge=-1, le=1)
     """A best hit below this makes the retrieval `weak` instead of `grounded`."""
-    token_budget: int = Field(2_000, ge=64)
-    timeout: float = Field(5.0, gt=0)
-    filters: dict[str, str] = {}
+    token_budget: int = Field(default=2_000, ge=64)
+    timeout: float = Field(default=5.0, gt=0)
+    filters: dict[str, str] = Field(default={})
     """Always in force; a request can only narrow further."""
 
 
@@ -300,8 +137,13 @@ class RequestOptions(Strict):
     """Which of our own request options a client may use on this route."""
 
     release: tuple[Release, ...] = ()
+    """Releases a request may choose instead of the route's own."""
     check: tuple[Literal["off", "shadow"], ...] = ()
+    """`off`: not checked (recorded as `disabled`); `shadow`: checked for the ledger only, as `release: detached`."""
     filters: bool = True
+    """A request may narrow the search to passages with given metadata."""
+    repository: bool = False
+    """A request may name `repository`, `revision` and `base_revision` (code review)."""
 
 
 class RouteConfig(Strict):
@@ -310,6 +152,8 @@ class RouteConfig(Strict):
     upstream: str
     model: str | None = None
     """Model name sent upstream; the client's own by default."""
+    client_model: bool = False
+    """A model name of the client's own, other than the route's, wins over `model`."""
     default: bool = False
     """The route for model names at `/v1` that are no route's name."""
     auth: Literal["keys", "passthrough"] = "keys"
@@ -323,33 +167,54 @@ class RouteConfig(Strict):
     refusal_text: str = "This answer was withheld because it could not be confirmed by the documents."
     repair_failed: Policy = Policy.BLOCK
     """What happens to an answer that is still bad after its one repair."""
-    on_unchecked: dict[Reason, Policy] = {}
+    on_unchecked: dict[Reason, Policy] = Field(default={})
     on_retrieval_failure: Policy = Policy.ALLOW
-    keep_alive_after: float = Field(5.0, gt=0)
+    keep_alive_after: float = Field(default=5.0, gt=0)
     """Seconds of silence on a stream after which a comment line is sent, and again after each further such time."""
-    held_bytes: int = Field(4_000_000, ge=10_000)
+    held_bytes: int = Field(default=4_000_000, ge=10_000)
     """Most that `held` and `sentence` keep back; more than this is `not_checked(too_long)`."""
     bodies: BodyPolicy = BodyPolicy.KEEP
     other_paths: Literal["forward", "refuse"] = "refuse"
     """Requests to other `/v1/...` paths: forwarded unread (recorded as not checked), or refused."""
-    request_options: RequestOptions = RequestOptions()
-
-    @field_validator("on_unchecked")
-    @classmethod
-    def _known(cls, value: dict[Reason, Policy]) -> dict[Reason, Policy]:
-        return {Reason(k): Policy(v) for k, v in value.items()}
+    request_options: RequestOptions = by_default(RequestOptions)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        whole = isinstance(self.check, PluginCheckConfig) and self.check.whole_answer
-        why = refusal_of(self.release, self.action, self.block_response, whole_answer=whole)
-        if why:
-            raise ValueError(why)
-        if self.check is None and self.action is not Action.ANNOTATE:
-            raise ValueError(f"action: {self.action} needs a check; add check: {{kind: facts}} or drop the action")
-        if isinstance(self.check, FactCheckConfig) and not self.check.collections and self.retrieval is None:
-            raise ValueError("the check has no collections to search: add check.collections, or retrieval.collections")
+        conflicts = (*self._mode_conflicts(), *self._check_conflicts())
+        if conflicts:
+            raise impossible(*conflicts)
         return self
+
+    def _mode_conflicts(self) -> Iterator[Conflict]:
+        """Cells of the table of modes that cannot work, for the route's own values and for those a request may ask."""
+        whole = isinstance(self.check, PluginCheckConfig) and self.check.whole_answer
+        own = refusal_of(self.release, self.action, self.block_response, whole_answer=whole)
+        if own:
+            yield Conflict(own, ("release", "action", "block_response", "check"))
+        for asked in self.request_options.release:
+            why = refusal_of(asked, self.action, self.block_response, whole_answer=whole)
+            if why and asked is not self.release:
+                why = f"{why}; or take {asked} out of request_options.release"
+                yield Conflict(why, ("request_options", "action", "block_response", "check"))
+        blocking = [reason.value for reason, policy in self.on_unchecked.items() if policy is Policy.BLOCK]
+        why = refusal_of(self.release, Action.BLOCK, self.block_response, whole_answer=whole)
+        if blocking and why and not own:
+            why = f"on_unchecked: {{{blocking[0]}: block}} has to block, which is the same as action: block: {why}"
+            yield Conflict(why, ("on_unchecked", "release", "block_response", "check"))
+
+    def _check_conflicts(self) -> Iterator[Conflict]:
+        if self.check is None and self.action is not Action.ANNOTATE:
+            why = f"action: {self.action} needs a check; add check: {{kind: facts}} or drop the action"
+            yield Conflict(why, ("action", "check"))
+        if isinstance(self.check, FactCheckConfig) and not self.check.collections and self.retrieval is None:
+            why = "the check has no collections to search: add check.collections, or retrieval.collections"
+            yield Conflict(why, ("check", "retrieval"))
+        if "off" in self.request_options.check and self.on_unchecked.get(Reason.DISABLED) is Policy.BLOCK:
+            why = (
+                "request_options.check lets a request switch the check off, and on_unchecked: {disabled: block} blocks "
+                "every such answer; drop one of the two"
+            )
+            yield Conflict(why, ("request_options", "on_unchecked"))
 
     def unchecked_policy(self, reason: Reason) -> Policy:
         """What a choice that was not checked for `reason` means on this route.
@@ -379,7 +244,7 @@ class SpoolConfig(Strict):
     """The local spool in front of Postgres."""
 
     fsync: Literal["off", "normal", "full"] = "normal"
-    max_bytes: int = Field(2_000_000_000, ge=1_000_000)
+    max_bytes: int = Field(default=2_000_000_000, ge=1_000_000)
     when_full: Literal["refuse", "serve_unrecorded"] = "refuse"
 
 
@@ -387,21 +252,24 @@ class LedgerConfig(Strict):
     """Where verdicts are kept. Without `database_url` a Postgres of our own runs under the data directory."""
 
     database_url: SecretStr | None = None
-    spool: SpoolConfig = SpoolConfig()
-    retention_days: int | None = Field(None, ge=1)
-    port: int = Field(0, ge=0, le=65535)
+    """e.g. `postgresql://user:password@host:5432/name`."""
+    database_url_file: AnyPath | None = None
+    """A file that holds the address, e.g. a mounted secret."""
+    spool: SpoolConfig = by_default(SpoolConfig)
+    retention_days: int | None = Field(default=None, ge=1)
+    port: int = Field(default=0, ge=0, le=65535)
     """Port of our own Postgres; 0 picks a free one."""
 
 
 class GatewayConfig(Strict):
     """The whole of `gateway.yaml`."""
 
-    data_dir: Path = Path(".data")
+    data_dir: AnyPath = Path(".data")
     """Indexes, spool, our own Postgres; relative to the configuration file."""
-    server: Server = Server()
-    upstreams: dict[Name, UpstreamConfig]
-    judges: dict[Name, JudgeConfig] = {}
-    collections: dict[Name, CollectionConfig] = {}
-    routes: dict[Name, RouteConfig]
+    server: Server = by_default(Server)
+    upstreams: dict[Name, UpstreamConfig] = Field(min_length=1)
+    judges: dict[Name, JudgeConfig] = Field(default={})
+    collections: dict[Name, CollectionConfig] = Field(default={})
+    routes: dict[Name, RouteConfig] = Field(min_length=1)
     keys: tuple[KeyConfig, ...] = ()
-    ledger: LedgerConfig = LedgerConfig()
+    ledger: LedgerConfig = by_default(LedgerConfig)

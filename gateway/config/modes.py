@@ -1,7 +1,7 @@
 """The modes of a route: when events leave, what a bad verdict does, what is kept of bodies. Pure data.
 
-`Release` says only *when* events leave, `Action` what a bad verdict does. `TABLE` writes every pair down once, with what
-it does and how a stream ends; `refusal_of` names the cells that cannot work, and the configuration refuses them.
+`Release` says only *when* events leave, `Action` what a bad verdict does. `TABLE` writes every pair down once, with
+what it does and how a stream ends; `refusal_of` names the cells that cannot work, and the configuration refuses them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BodyPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of the table release x action: what happens to a plain client, how a stream ends, or why it cannot be."""
+    """One cell of the table release x action: what a plain client gets, how a stream ends, or why it cannot be."""
 
     plain: str = ""
     stream: str = ""
@@ -129,7 +129,9 @@ def refusal_of(release: Release, action: Action, block_response: BlockResponse, 
     if cell.refused:
         return cell.refused
     if release is Release.SENTENCE and whole_answer:
-        return "release: sentence needs a check that judges piece by piece, this one judges the whole; use release: held"
+        return (
+            "release: sentence needs a check that judges piece by piece, this one judges the whole; use release: held"
+        )
     if release is Release.SENTENCE and action is Action.BLOCK and block_response is BlockResponse.ERROR:
         return (
             "release: sentence may have sent text before a fact fails, so a 422 cannot be sent any more; "

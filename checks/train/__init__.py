@@ -1,0 +1,1 @@
+"""Training of the shipped fact-checking models. Never imported while serving."""

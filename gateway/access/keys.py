@@ -1,0 +1,131 @@
+"""API keys: who a request comes from, and what that caller may use.
+
+Knows only SHA-256 digests of keys; a presented key is hashed, compared and forgotten. Knows nothing of HTTP frameworks:
+headers come as a mapping with lower-case names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config.model import KeyConfig
+from gateway.errors import AuthenticationError
+
+KEY_PREFIX: Final = "gg-"
+_KEY_BYTES: Final = 32
+MIN_KEY_LENGTH: Final = 20
+
+# Up to so many keys all are compared, in a time that does not depend on which one matches (about 0.1 us each).
+_MANY: Final = 64
+
+_HOW: Final = "send it as `Authorization: Bearer <key>` or in the header `x-api-key`"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller of a request. `routes` None stands for all; `audit` lets it read recorded exchanges of its routes.
+
+    A caller without a valid key is one too, with `refusal` saying what is wrong: it may use pass-through routes only.
+    """
+
+    key_id: str | None = None
+    routes: frozenset[str] | None = None
+    groups: frozenset[str] = frozenset()
+    audit: bool = False
+    anonymous: bool = False
+    refusal: str = ""
+
+    def may_use(self, route: str, *, passthrough: bool = False) -> bool:
+        """Whether the caller may use a route. A pass-through route is guarded by its upstream, so anybody may."""
+        return passthrough or self.routes is None or route in self.routes
+
+    def may_audit(self, route: str) -> bool:
+        """Whether the caller may read what was recorded of a route."""
+        return self.audit and (self.routes is None or route in self.routes)
+
+    def require_known(self) -> None:
+        """Raises `AuthenticationError` for a caller without a valid key."""
+        if self.refusal:
+            raise AuthenticationError(self.refusal)
+
+
+_LOCAL: Final = Principal(audit=True, anonymous=True)
+_KEYLESS: Final = Principal(
+    routes=frozenset(), anonymous=True, refusal="this gateway has no keys, so only its pass-through routes can be used"
+)
+_MISSING: Final = Principal(routes=frozenset(), anonymous=True, refusal=f"no API key was given; {_HOW}")
+_UNKNOWN: Final = Principal(
+    routes=frozenset(), anonymous=True, refusal=f"the API key is not one of this gateway's; {_HOW}"
+)
+
+
+class Keyring:
+    """The keys of a configuration.
+
+    `loopback` tells that the gateway can only be reached from its own machine; then, and only without any keys, every
+    caller is an anonymous one that may use and read all.
+    """
+
+    def __init__(self, keys: Iterable[KeyConfig], *, loopback: bool) -> None:
+        self._principals = {
+            bytes.fromhex(key.sha256): Principal(
+                key_id=key.id,
+                routes=None if "*" in key.routes else frozenset(key.routes),
+                groups=frozenset(key.groups),
+                audit=key.audit,
+            )
+            for key in keys
+        }
+        self._without_keys = None
+        if not self._principals:
+            self._without_keys = _LOCAL if loopback else _KEYLESS
+
+    def identify(self, headers: Mapping[str, str]) -> Principal:
+        """The caller of a request. Never raises: an unknown caller may still use a pass-through route."""
+        if self._without_keys is not None:
+            return self._without_keys
+        token = presented_key(headers)
+        if token is None:
+            return _MISSING
+        digest = _digest(token)
+        # Looking a digest up takes a time that depends on the digest, not on the key. To gain from that, one would have
+        # to choose keys by the first bytes of their SHA-256, and would then know parts of a digest, not of a key. The
+        # whole ring is compared nonetheless while that costs nothing next to the hash itself: see `_MANY`.
+        if len(self._principals) > _MANY:
+            return self._principals.get(digest, _UNKNOWN)
+        found = _UNKNOWN
+        for known, principal in self._principals.items():
+            if hmac.compare_digest(known, digest):
+                found = principal
+        return found
+
+
+def presented_key(headers: Mapping[str, str]) -> str | None:
+    """The key in `Authorization: Bearer ...`, else in `x-api-key`, else in `api-key`; names are lower-case."""
+    authorization = headers.get("authorization")
+    if authorization:
+        scheme, _, token = authorization.strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() == "bearer" and token:
+            return token
+    return headers.get("x-api-key") or headers.get("api-key") or None
+
+
+def key_digest(key: str) -> str:
+    """What the configuration keeps of a key: the SHA-256 of its UTF-8 bytes, in hexadecimal."""
+    return _digest(key).hex()
+
+
+def new_key() -> str:
+    """A fresh key, `gg-` and 256 random bits."""
+    return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+
+
+def _digest(key: str) -> bytes:
+    # Header values come from the wire as any characters at all; half a surrogate pair must not raise.
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,1 @@
+"""HTTP edge: thin handlers, framing, error mapping, settlement of every exchange."""

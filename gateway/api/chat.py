@@ -1,0 +1,112 @@
+"""`/v1/chat/completions`, by model name or under `/r/<route>`: from an ASGI scope to a settled exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from litestar import asgi
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import HTTPScope, Receive, Scope, Send
+
+from gateway.access.keys import Principal
+from gateway.api.desk import GatewayDesk, Runtime
+from gateway.api.edge import error_response, send_json
+from gateway.api.incoming import ClientGoneError, base_url, headers_of, read_body
+from gateway.api.settle import Settlement
+from gateway.errors import GatewayError, RequestError
+from gateway.exchange.parts import Call
+from gateway.exchange.path import Exchange
+from gateway.route import Route
+from gateway.wire import chat
+from gateway.wire.types import ChatRequest
+
+
+def chat_handler(at_desk: Callable[[], GatewayDesk]) -> ASGIRouteHandler:
+    """The handler of both addresses. Plain ASGI: the framework's request objects would cost more than the relay."""
+
+    @asgi(["/v1/chat/completions", "/r/{route:str}/v1/chat/completions"], copy_scope=False)
+    async def chat_completions(scope: Scope, receive: Receive, send: Send) -> None:
+        scope = cast("HTTPScope", scope)
+        desk = at_desk()
+        try:
+            runtime = desk.enter()
+        except GatewayError as error:
+            await _refuse(desk, send, error)
+            return
+        try:
+            settlement = await _settlement(desk, runtime, scope, receive, send)
+            if settlement is not None:
+                await settlement.run(receive)
+        finally:
+            await desk.leave(runtime)
+
+    return chat_completions
+
+
+async def _settlement(
+    desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive, send: Send
+) -> Settlement | None:
+    """The exchange of a request, opened; None when there is nobody or nothing to serve."""
+    try:
+        if scope["method"] != "POST":
+            raise RequestError("use POST for chat completions", code="method_not_allowed")
+        exchange = await _exchange(desk, runtime, scope, receive)
+        return Settlement(exchange, desk, send, grace=exchange.parts.config.keep_alive_after)
+    except GatewayError as error:
+        await _refuse(desk, send, error)
+    except ClientGoneError:
+        pass
+    return None
+
+
+async def _refuse(desk: GatewayDesk, send: Send, error: GatewayError) -> None:
+    desk.metrics.problem(error.code)
+    await send_json(send, *error_response(error))
+
+
+async def _exchange(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive) -> Exchange:
+    headers = headers_of(scope)
+    server = runtime.config.server
+    principal = runtime.keyring.identify(headers)
+    path_route = scope["path_params"].get("route")
+    if path_route is not None:
+        # Known before the body is read, so that nobody without a key can make us read one.
+        runtime.table.by_path(path_route, principal)
+    elif not runtime.anonymous:
+        principal.require_known()
+    body = await read_body(headers, receive, server.max_body_bytes)
+    request = chat.parse_request(body, headers, chat.RequestLimits(max_messages=server.max_messages))
+    if path_route is not None:
+        route = runtime.table.by_path(path_route, principal)
+    else:
+        route = runtime.table.by_model(request.model, principal)
+    call = _call(desk, runtime, scope, headers, request, route, principal)
+    return Exchange(runtime.parts[route.name], request, call, desk.services)
+
+
+def _call(
+    desk: GatewayDesk,
+    runtime: Runtime,
+    scope: HTTPScope,
+    headers: dict[str, str],
+    request: ChatRequest,
+    route: Route,
+    principal: Principal,
+) -> Call:
+    effective = route.effective(request.options)
+    return Call(
+        id=desk.new_id(),
+        created_at=desk.now(),
+        path=scope["path"],
+        release=effective.release,
+        action=effective.action,
+        check=effective.check,
+        key_id=principal.key_id,
+        request_id=headers.get("x-request-id"),
+        groups=principal.groups,
+        headers=headers,
+        authorization=headers.get("authorization") if route.passthrough else None,
+        upstream_model=route.upstream_model(request.model),
+        source_base=base_url(scope, headers, runtime.config.server.public_url),
+    )

@@ -1,0 +1,102 @@
+"""`POST /v1/check`: checks a given answer as a route would, without generating one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import JSONBody
+
+from gateway.api.desk import GatewayDesk
+from gateway.api.incoming import base_url
+from gateway.config.modes import Action, Release
+from gateway.errors import RequestError
+from gateway.exchange.parts import Call
+from gateway.exchange.path import Exchange
+from gateway.ledger.record import Outcome
+from gateway.wire import chat
+from gateway.wire.types import Answer, ChoiceAnswer
+
+
+class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """An answer to check. `query` is the question it answers, or `messages` the conversation before it.
+
+    `route` (or `model`, its name as a model) says whose check; the default route's if neither is given.
+    """
+
+    answer: str
+    query: str = ""
+    messages: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    route: str | None = None
+    model: str | None = None
+    filters: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
+    """The handler of `/v1/check` and `/r/<route>/v1/check`."""
+
+    @post(["/v1/check", "/r/{route:str}/v1/check"], status_code=200)
+    async def check_answer(request: Request[Any, Any, Any], data: JSONBody[CheckRequest]) -> Response[bytes]:
+        """The verdict on a given answer, with its evidence; recorded like any exchange."""
+        desk = at_desk()
+        runtime = desk.enter()
+        try:
+            exchange = _exchange(desk, request, data)
+            receipt = desk.open(exchange)
+            desk.admit(await receipt)
+            grounding = await exchange.check_only(
+                Answer(choices={0: ChoiceAnswer(0, content=data.answer, finish_reason="stop")})
+            )
+            exchange.account.ended(Outcome.COMPLETED, 200)
+            desk.admit(await desk.submit(exchange))
+        finally:
+            await desk.leave(runtime)
+        status, reason = exchange.account.check_status
+        body = {
+            "id": exchange.call.id,
+            "object": "grounding.check",
+            "route": exchange.parts.name,
+            "status": status,
+            "reason": reason,
+            "grounding": grounding,
+        }
+        headers = {"x-grounding-exchange": exchange.call.id, "x-grounding-status": status}
+        return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
+
+    return check_answer
+
+
+def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckRequest) -> Exchange:
+    runtime = desk.runtime
+    headers = dict(request.headers)
+    principal = runtime.keyring.identify(headers)
+    principal.require_known()
+    path_route = request.path_params.get("route") or data.route
+    table = runtime.table
+    route = table.by_path(path_route, principal) if path_route else table.by_model(data.model, principal)
+    parts = runtime.parts[route.name]
+    if parts.check is None:
+        raise RequestError(f"the route '{route.name}' has no check", code="no_check", param="route")
+    if not data.query and not data.messages:
+        raise RequestError("give the question as query, or the conversation as messages", param="query")
+    messages = data.messages or [{"role": "user", "content": data.query}]
+    body: dict[str, Any] = {"model": data.model or route.name, "messages": messages}
+    if data.filters:
+        body["grounding"] = {"filters": data.filters}
+    chat_request = chat.parse_request(msgspec.json.encode(body), {})
+    route.effective(chat_request.options)
+    call = Call(
+        id=desk.new_id(),
+        created_at=desk.now(),
+        path=request.scope["path"],
+        release=Release.HELD,
+        action=Action.ANNOTATE,
+        key_id=principal.key_id,
+        request_id=headers.get("x-request-id"),
+        groups=principal.groups,
+        source_base=base_url(request.scope, headers, runtime.config.server.public_url),
+    )
+    return Exchange(parts, chat_request, call, desk.services)

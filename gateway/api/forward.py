@@ -1,0 +1,184 @@
+"""Every other path under `/v1`: forwarded unread where the route says so, and recorded as not checked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import msgspec
+from litestar import asgi
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import HTTPScope, Receive, Scope, Send
+
+from checks.types import Reason, Status
+from gateway.access.keys import Principal
+from gateway.api.desk import GatewayDesk, Runtime
+from gateway.api.edge import encode_headers, error_response, send_json
+from gateway.api.incoming import ClientGoneError, headers_of, read_body
+from gateway.api.settle import CLIENT_CLOSED, disconnected, outcome_of
+from gateway.errors import GatewayError, RequestError
+from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
+from gateway.route import Route
+
+
+class _Named(msgspec.Struct):
+    model: str | None = None
+
+
+def forward_handler(at_desk: Callable[[], GatewayDesk]) -> ASGIRouteHandler:
+    """Plain ASGI, as bytes pass through both ways."""
+
+    @asgi(["/v1/{rest:path}", "/r/{route:str}/v1/{rest:path}"], copy_scope=False)
+    async def forward(scope: Scope, receive: Receive, send: Send) -> None:
+        scope = cast("HTTPScope", scope)
+        desk = at_desk()
+        try:
+            runtime = desk.enter()
+        except GatewayError as error:
+            await _refuse(desk, send, error)
+            return
+        try:
+            await _forward(desk, runtime, scope, receive, send)
+        except GatewayError as error:
+            await _refuse(desk, send, error)
+        except ClientGoneError:
+            pass
+        finally:
+            await desk.leave(runtime)
+
+    return forward
+
+
+async def _refuse(desk: GatewayDesk, send: Send, error: GatewayError) -> None:
+    desk.metrics.problem(error.code)
+    await send_json(send, *error_response(error))
+
+
+async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    headers = headers_of(scope)
+    principal = runtime.keyring.identify(headers)
+    path_route = scope["path_params"].get("route")
+    if path_route is not None:
+        route = runtime.table.by_path(path_route, principal)
+        body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
+    else:
+        if not runtime.anonymous:
+            principal.require_known()
+        body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
+        route = runtime.table.by_model(_model(body) or _any(runtime, principal), principal)
+    path = "/" + str(scope["path_params"]["rest"]).lstrip("/")
+    if not route.forwards:
+        raise RequestError(
+            f"the route '{route.name}' does not serve /v1{path}; "
+            f"set routes.{route.name}.other_paths: forward to pass such requests on unchecked",
+            code="path_not_served",
+        )
+    query = scope.get("query_string", b"")
+    relay = _Relay(desk, runtime, route, principal, scope, headers)
+    await relay.run(path + ("?" + query.decode("latin-1") if query else ""), body, receive, send)
+
+
+def _model(body: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(body, type=_Named).model
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _any(runtime: Runtime, principal: Principal) -> str | None:
+    """A request that names no model goes to the one route that its caller may use, if there is just one."""
+    usable = [
+        name
+        for name, route in runtime.table.routes.items()
+        if principal.may_use(name, passthrough=route.passthrough) and route.forwards
+    ]
+    return usable[0] if len(usable) == 1 else None
+
+
+class _Relay:
+    """One forwarded request and its record."""
+
+    def __init__(
+        self,
+        desk: GatewayDesk,
+        runtime: Runtime,
+        route: Route,
+        principal: Principal,
+        scope: HTTPScope,
+        headers: dict[str, str],
+    ) -> None:
+        self._desk = desk
+        self._parts = runtime.parts[route.name]
+        self._headers = headers
+        self._method = scope["method"]
+        self._authorization = headers.get("authorization") if route.passthrough else None
+        self._started = desk.services.clock()
+        self._sent = False
+        self._opening = Opening(
+            id=desk.new_id(),
+            created_at=desk.now(),
+            route=route.name,
+            path=scope["path"],
+            key_id=principal.key_id,
+            request_id=headers.get("x-request-id"),
+        )
+
+    async def run(self, path: str, body: bytes, receive: Receive, send: Send) -> None:
+        """Pass the request on and its answer back; the record is on disk before the last byte."""
+        opened = self._desk.services.ledger.open(self._opening)
+        task = asyncio.current_task()
+        assert task is not None
+        watch = asyncio.get_running_loop().create_task(disconnected(receive))
+        watch.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+        try:
+            self._desk.admit(await opened)
+            status = await self._pass(path, body, send)
+            self._desk.admit(await self._record(Outcome.COMPLETED, status))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            self._record(Outcome.CLIENT_CLOSED, CLIENT_CLOSED)
+            if not watch.done():
+                raise  # the server is stopping
+            task.uncancel()
+        except GatewayError as error:
+            outcome, status = outcome_of(error)
+            await self._record(outcome, status, error)
+            if not self._sent:
+                raise
+            # The status has left: an unfinished body is the only honest sign that is still possible.
+            raise ConnectionResetError("the upstream was cut off while its answer was passed on") from error
+        finally:
+            watch.cancel()
+
+    async def _pass(self, path: str, body: bytes, send: Send) -> int:
+        forwarding = self._parts.upstream.forward(self._method, path, self._headers, body, self._authorization)
+        async with forwarding as reply:
+            headers = [*encode_headers(reply.headers), (b"x-grounding-exchange", self._opening.id.encode())]
+            self._sent = True
+            await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            async for piece in reply.body:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            return reply.status
+
+    def _record(self, outcome: Outcome, status: int, error: GatewayError | None = None) -> Awaitable[Receipt]:
+        opening = self._opening
+        record = ExchangeRecord(
+            id=opening.id,
+            created_at=opening.created_at,
+            route=opening.route,
+            path=opening.path,
+            outcome=outcome,
+            status=status,
+            key_id=opening.key_id,
+            request_id=opening.request_id,
+            upstream=self._parts.upstream.name,
+            config_version=self._parts.config_version,
+            body_policy=self._parts.config.bodies,
+            check_status=Status.NOT_CHECKED.value,
+            check_reason=Reason.UNSUPPORTED_CONTENT.value,
+            error_code=error.code if error else "",
+            error_message=error.message if error else "",
+            seconds={"total": self._desk.services.clock() - self._started},
+        )
+        return self._desk.record(record)

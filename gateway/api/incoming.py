@@ -1,0 +1,49 @@
+"""Reading a request off an ASGI connection: headers once, body within its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from litestar.types import HTTPScope, Receive
+
+from gateway.errors import TooLargeError
+
+
+class ClientGoneError(Exception):
+    """The client went away before its request was whole; there is nobody to answer."""
+
+
+def headers_of(scope: HTTPScope) -> dict[str, str]:
+    """Headers under lower-case names; of a repeated one the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
+    """The whole body. Raises `TooLargeError` as soon as it is known to be over `limit` bytes."""
+    declared = headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise TooLargeError(_too_large(limit))
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGoneError
+        body = message["body"]
+        size += len(body)
+        if size > limit:
+            raise TooLargeError(_too_large(limit))
+        parts.append(body)
+        if not message["more_body"]:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> str:
+    return f"the request body is over {limit} bytes; send less, or raise server.max_body_bytes"
+
+
+def base_url(scope: HTTPScope, headers: Mapping[str, str], public_url: str | None) -> str:
+    """Where this gateway is reached, without a trailing slash."""
+    if public_url:
+        return public_url.rstrip("/")
+    return f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}"

@@ -1,0 +1,154 @@
+"""What can be read: models, sources, recorded exchanges, health and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from litestar import Request, Response, get
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from gateway.access.keys import Principal
+from gateway.api.desk import GatewayDesk
+from gateway.errors import NotFoundError, OverloadedError, PermissionDeniedError
+from gateway.ledger.store import ExchangeFilter, PostgresStore
+
+_REQUEST = Request[Any, Any, Any]
+_TIME = Annotated[datetime | None, QueryParameter(description="UTC; inclusive for `since`, exclusive for `until`")]
+
+
+def reading_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandler]:
+    """Handlers of `/v1/models`, `/v1/sources`, `/v1/exchanges`, `/healthz`, `/readyz`, `/metrics`."""
+
+    def caller(request: _REQUEST) -> Principal:
+        return at_desk().runtime.keyring.identify(dict(request.headers))
+
+    @get(["/v1/models", "/r/{route:str}/v1/models"], sync_to_thread=False)
+    def list_models(request: _REQUEST) -> dict[str, Any]:
+        """The routes that the key may use, as models."""
+        models = _models(at_desk(), caller(request))
+        return {"object": "list", "data": models}
+
+    @get("/v1/models/{model:str}", sync_to_thread=False)
+    def get_model(request: _REQUEST, model: FromPath[str]) -> dict[str, Any]:
+        """One route as a model."""
+        for item in _models(at_desk(), caller(request)):
+            if item["id"] == model:
+                return item
+        raise NotFoundError(f"there is no model '{model[:100]}'", code="model_not_found", param="model")
+
+    @get(["/v1/sources/{passage_id:str}", "/r/{route:str}/v1/sources/{passage_id:str}"], sync_to_thread=True)
+    def get_source(request: _REQUEST, passage_id: FromPath[str]) -> dict[str, Any]:
+        """A cited passage as it is now, for callers who may use a route that reads its collection."""
+        principal = caller(request)
+        principal.require_known()
+        runtime = at_desk().runtime
+        names = [name for name in runtime.table.routes if principal.may_use(name)]
+        passage = runtime.sources.passage(passage_id, names, principal.groups)
+        if passage is None:
+            raise NotFoundError(f"there is no source '{passage_id[:100]}', or this key may not read it")
+        return {
+            "object": "grounding.source",
+            "passage_id": passage.id,
+            "document_id": passage.document_id,
+            "title": passage.title,
+            "url": passage.url,
+            "heading": list(passage.heading),
+            "page": passage.page,
+            "start": passage.start,
+            "end": passage.end,
+            "sha256": passage.sha256,
+            "text": passage.text,
+        }
+
+    @get("/v1/exchanges")
+    async def list_exchanges(
+        request: _REQUEST,
+        route: FromQuery[str | None] = None,
+        status: FromQuery[str | None] = None,
+        reason: FromQuery[str | None] = None,
+        outcome: FromQuery[str | None] = None,
+        key: FromQuery[str | None] = None,
+        model: FromQuery[str | None] = None,
+        since: _TIME = None,
+        until: _TIME = None,
+        cursor: FromQuery[str | None] = None,
+        limit: Annotated[int, QueryParameter(ge=1, le=500)] = 50,
+    ) -> dict[str, Any]:
+        """Recorded exchanges, newest first; `next` is the cursor of the page that follows."""
+        routes = _auditable(at_desk(), caller(request), route)
+        filters = ExchangeFilter(
+            routes=routes,
+            check_status=status,
+            reason=reason,
+            outcome=outcome,
+            key_id=key,
+            model=model,
+            since=_utc(since),
+            until=_utc(until),
+        )
+        page = await _store(at_desk()).list_exchanges(filters, cursor=cursor, limit=limit)
+        return {"object": "list", "data": page.items, "next": page.cursor}
+
+    @get("/v1/exchanges/{exchange_id:str}")
+    async def get_exchange(request: _REQUEST, exchange_id: FromPath[str]) -> dict[str, Any]:
+        """One exchange with its sources, checks, facts, evidence and judge calls."""
+        routes = _auditable(at_desk(), caller(request), None)
+        found = await _store(at_desk()).get_exchange(exchange_id)
+        if routes is not None and found.get("route") not in routes:
+            raise NotFoundError(f"there is no exchange '{exchange_id[:100]}'")
+        return found
+
+    @get("/healthz", sync_to_thread=False)
+    def healthz() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "ok"}
+
+    @get("/readyz", sync_to_thread=False)
+    def readyz() -> Response[dict[str, Any]]:
+        """Requests are taken: not draining, and the ledger accepts records."""
+        desk = at_desk()
+        accepting = desk.services.ledger.accepting()
+        refuses = desk.runtime.config.ledger.spool.when_full == "refuse"
+        ready = not desk.draining and (accepting or not refuses)
+        status = "ready" if ready else ("draining" if desk.draining else "ledger_unavailable")
+        stats = desk.services.ledger.stats()
+        body = {"status": status, "config": desk.runtime.version, "ledger": dict(stats)}
+        return Response(body, status_code=200 if ready else 503)
+
+    @get("/metrics", sync_to_thread=False)
+    def metrics() -> Response[bytes]:
+        """Prometheus text format."""
+        body, content_type = at_desk().metrics.render()
+        return Response(body, media_type=content_type)
+
+    return [list_models, get_model, get_source, list_exchanges, get_exchange, healthz, readyz, metrics]
+
+
+def _models(desk: GatewayDesk, principal: Principal) -> list[dict[str, Any]]:
+    return desk.runtime.table.models(principal, created=int(desk.started_at))
+
+
+def _auditable(desk: GatewayDesk, principal: Principal, route: str | None) -> tuple[str, ...] | None:
+    """The routes whose records the caller may read, None for all. Raises for a caller who may read none."""
+    principal.require_known()
+    if not principal.audit:
+        raise PermissionDeniedError(
+            "this key may not read recorded exchanges; set audit: true for it in the gateway's configuration",
+            code="audit_not_allowed",
+        )
+    if route is not None:
+        return (route,) if principal.may_audit(route) else ()
+    return None if principal.routes is None else tuple(sorted(principal.routes))
+
+
+def _store(desk: GatewayDesk) -> PostgresStore:
+    if desk.store is None:
+        raise OverloadedError("this gateway runs without a ledger database", code="ledger_unavailable")
+    return desk.store
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

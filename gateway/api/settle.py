@@ -1,0 +1,172 @@
+"""Runs an exchange over an ASGI connection and settles it: exactly one record, whatever happens.
+
+The record is on local disk before the client gets its last byte. A client that goes away cancels the exchange, which
+closes the upstream's connection; its record is handed over without waiting, since nothing can be awaited for long in a
+cancelled task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import aclosing
+from typing import Protocol
+
+from litestar.types import Receive, Send
+
+from gateway.api.edge import Edge, Headers, PlainEdge, StreamEdge
+from gateway.errors import (
+    GatewayError,
+    GroundingFailedError,
+    RequestError,
+    UpstreamError,
+    UpstreamStatusError,
+)
+from gateway.exchange.decide import Decision
+from gateway.exchange.path import Exchange
+from gateway.ledger.record import Outcome, Receipt
+from gateway.release import Out
+
+CLIENT_CLOSED = 499
+"""The status of a client that had gone, as nginx writes it."""
+
+
+class Desk(Protocol):
+    """What settling needs of the gateway."""
+
+    def open(self, exchange: Exchange) -> Awaitable[Receipt]: ...
+
+    def submit(self, exchange: Exchange, *, provisional: bool = False) -> Awaitable[Receipt]: ...
+
+    def admit(self, receipt: Receipt) -> None:
+        """Raises `OverloadedError` for an exchange that could not be recorded, where the configuration refuses that."""
+        ...
+
+    def later(self, exchange: Exchange) -> None:
+        """Run the check of a detached exchange, and record its verdict."""
+        ...
+
+    def crashed(self, exchange: Exchange, error: Exception) -> None:
+        """An error of ours: to be logged with all it carries."""
+        ...
+
+
+def outcome_of(error: GatewayError) -> tuple[Outcome, int]:
+    """How an error is recorded: outcome and the status that the client sees."""
+    if isinstance(error, UpstreamStatusError):
+        return Outcome.UPSTREAM_ERROR, error.upstream_status
+    if isinstance(error, UpstreamError):
+        return Outcome.UPSTREAM_ERROR, error.status
+    if isinstance(error, GroundingFailedError):
+        return Outcome.BLOCKED, error.status
+    if isinstance(error, RequestError):
+        return Outcome.REQUEST_ERROR, error.status
+    return Outcome.INTERNAL_ERROR, error.status
+
+
+class Settlement:
+    """One exchange on one connection."""
+
+    def __init__(self, exchange: Exchange, desk: Desk, send: Send, *, grace: float) -> None:
+        self._exchange = exchange
+        self._desk = desk
+        self._opening = desk.open(exchange)
+        self._submitted = False
+        self._gone = False
+        request = exchange.account.request
+        self._edge: Edge = (
+            StreamEdge(send, self._headers, self._ready, grace=grace, include_usage=request.include_usage)
+            if request.stream
+            else PlainEdge(send, self._headers)
+        )
+
+    def _headers(self) -> Headers:
+        account = self._exchange.account
+        headers: Headers = [(b"x-grounding-exchange", account.call.id.encode())]
+        if account.verdicts:
+            headers.append((b"x-grounding-status", account.check_status[0].encode()))
+        if account.call.request_id:
+            headers.append((b"x-request-id", account.call.request_id.encode("latin-1", "replace")))
+        return headers
+
+    async def _ready(self) -> None:
+        self._desk.admit(await self._opening)
+
+    async def run(self, receive: Receive) -> None:
+        """Serve the exchange to its end. Returns normally also when the client has gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        watch = asyncio.get_running_loop().create_task(disconnected(receive))
+
+        def gone(_: asyncio.Task[None]) -> None:
+            if not watch.cancelled():
+                self._gone = True
+                task.cancel()
+
+        watch.add_done_callback(gone)
+        try:
+            await self._serve()
+        except asyncio.CancelledError:
+            self._cut_off()
+            if not self._gone:
+                raise  # the server is stopping
+            task.uncancel()
+        finally:
+            watch.remove_done_callback(gone)
+            watch.cancel()
+            self._edge.stop()
+
+    async def _serve(self) -> None:
+        try:
+            await self._relay()
+        except GatewayError as error:
+            await self._fail(error)
+        except Exception as error:
+            self._desk.crashed(self._exchange, error)
+            await self._fail(GatewayError("an error inside the gateway; its log names it by the exchange's id"))
+
+    async def _relay(self) -> None:
+        exchange, edge = self._exchange, self._edge
+        account = exchange.account
+        async with aclosing(exchange.events()) as events:
+            async for event in events:
+                if isinstance(event, Out):
+                    await edge.out(event)
+                else:
+                    account.http_status = event.status
+                    edge.head(event.status, event.headers)
+        blocked = account.decision is Decision.BLOCK
+        account.ended(Outcome.BLOCKED if blocked else Outcome.COMPLETED, account.http_status)
+        await self._record(provisional=exchange.detached)
+        await edge.end()
+        if exchange.detached:
+            self._desk.later(exchange)
+
+    async def _record(self, *, provisional: bool = False) -> None:
+        self._submitted = True
+        self._desk.admit(await self._desk.submit(self._exchange, provisional=provisional))
+
+    async def _fail(self, error: GatewayError) -> None:
+        outcome, status = outcome_of(error)
+        self._exchange.account.ended(outcome, status, error.code, error.message)
+        if not self._submitted:
+            self._submitted = True
+            await self._desk.submit(self._exchange)
+        await self._edge.fail(error)
+
+    def _cut_off(self) -> None:
+        """The client has gone, or the server stops; the record is handed over without waiting for the disk."""
+        if self._submitted:
+            return
+        self._submitted = True
+        if self._gone:
+            self._exchange.account.ended(Outcome.CLIENT_CLOSED, CLIENT_CLOSED, "client_closed")
+        else:
+            self._exchange.account.ended(Outcome.INTERRUPTED, 503, "shutting_down")
+        self._desk.submit(self._exchange)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone; only after its request was read whole."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

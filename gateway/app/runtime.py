@@ -1,0 +1,74 @@
+"""Everything that one configuration makes, built as a whole and closed as a whole."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from gateway.access.keys import Keyring
+from gateway.api.desk import Runtime
+from gateway.app.collections import CollectionSet, check_collections
+from gateway.app.judging import CheckBuilder
+from gateway.app.upstreams import build_upstream
+from gateway.config.describe import version
+from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig
+from gateway.config.references import is_loopback
+from gateway.exchange.parts import RouteParts
+from gateway.route import RouteTable
+from gateway.upstream.base import Upstream
+
+
+async def build_runtime(config: GatewayConfig) -> Runtime:
+    """Open what the configuration names. Raises `ConfigError` or `RetrievalError`; then nothing is left open."""
+    async with AsyncExitStack() as resources:
+        upstreams: dict[str, Upstream] = {}
+        for name, section in config.upstreams.items():
+            upstream = upstreams[name] = build_upstream(name, section)
+            await upstream.aopen()
+            resources.push_async_callback(upstream.aclose)
+        collections = CollectionSet(config, resources)
+        checks = CheckBuilder(config.judges, resources)
+        config_version = version(config)
+        parts = {
+            name: await _parts(name, config, upstreams, collections, checks, config_version) for name in config.routes
+        }
+        return Runtime(
+            config=config,
+            version=config_version,
+            table=RouteTable(config),
+            parts=parts,
+            keyring=Keyring(config.keys, loopback=is_loopback(config.server.host)),
+            sources=collections,
+            anonymous=any(route.auth == "passthrough" for route in config.routes.values()),
+            resources=resources.pop_all(),
+        )
+
+
+async def _parts(
+    name: str,
+    config: GatewayConfig,
+    upstreams: dict[str, Upstream],
+    collections: CollectionSet,
+    checks: CheckBuilder,
+    config_version: str,
+) -> RouteParts:
+    route = config.routes[name]
+    retrieval = route.retrieval
+    retriever = await collections.retriever(retrieval.collections, retrieval.k) if retrieval else None
+    evidence = check_collections(route)
+    evidence_retriever = await collections.retriever(evidence, _evidence_k(route)) if evidence else None
+    section = config.upstreams[route.upstream]
+    return RouteParts(
+        name=name,
+        config=route,
+        upstream=upstreams[route.upstream],
+        retriever=retriever,
+        check=await checks.build(route, evidence_retriever),
+        check_collections=evidence,
+        alternating_roles=isinstance(section, OpenAIUpstreamConfig) and section.alternating_roles,
+        config_version=config_version,
+        count_tokens=collections.token_counter(retrieval.collections) if retrieval else None,
+    )
+
+
+def _evidence_k(route: RouteConfig) -> int:
+    return route.check.k if isinstance(route.check, FactCheckConfig) else 9

@@ -1,0 +1,112 @@
+"""One worker process: a desk over the configuration's own ledger and parts, reloaded and drained."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from litestar import Litestar
+
+from gateway.api.desk import GatewayDesk
+from gateway.app.application import create_app, make_desk
+from gateway.app.runtime import build_runtime
+from gateway.config.load import load
+from gateway.config.model import GatewayConfig
+from gateway.config.reload import ConfigWatcher
+from gateway.ledger.embedded import EmbeddedPostgres
+from gateway.ledger.secret import load_key
+from gateway.ledger.store import PostgresStore
+from gateway.ledger.writer import LedgerSettings, SpooledLedger
+from gateway.telemetry import log
+
+CONFIG_VARIABLE = "GROUNDING_GATEWAY_CONFIG"
+
+
+def serving_app() -> Litestar:
+    """The application of one worker process, from the configuration that the environment names."""
+    path = Path(os.environ[CONFIG_VARIABLE])
+    config = load(path, os.environ)
+    log.configure(config.server.log_format, config.server.log_level)
+    desks: list[GatewayDesk] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
+        async with serving(config, path) as desk:
+            desks.append(desk)
+            yield
+
+    return create_app(lambda: desks[0], lifespan)
+
+
+@asynccontextmanager
+async def serving(config: GatewayConfig, path: Path) -> AsyncGenerator[GatewayDesk, None]:
+    """A desk over the configuration's own ledger and parts, reloaded when its file changes, drained at the end."""
+    async with AsyncExitStack() as stack:
+        url, revive = await open_database(config, stack)
+        store = PostgresStore(url)
+        stack.push_async_callback(store.aclose)
+        ledger = SpooledLedger(_ledger_settings(config), store, revive=revive)
+        await ledger.aopen()
+        stack.push_async_callback(ledger.aclose)
+        runtime = await build_runtime(config)
+        desk = make_desk(runtime, ledger, _fence_key(config), store)
+        desk.metrics.watch("ledger", ledger.stats)
+        stack.push_async_callback(desk.close)
+        watcher = ConfigWatcher(path, config, _swap(desk), environ=os.environ)
+        await stack.enter_async_context(_running(watcher))
+        yield desk
+
+
+def _swap(desk: GatewayDesk) -> Callable[[GatewayConfig], Any]:
+    async def apply(config: GatewayConfig) -> None:
+        await desk.swap(await build_runtime(config))
+
+    return apply
+
+
+@asynccontextmanager
+async def _running(watcher: ConfigWatcher) -> AsyncGenerator[None, None]:
+    task = asyncio.create_task(watcher.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def open_database(
+    config: GatewayConfig, stack: AsyncExitStack
+) -> tuple[str, Callable[[], Awaitable[object]] | None]:
+    """The ledger's database and how to revive it: the configured one, or a Postgres of our own under the data directory.
+
+    Every process of a gateway may open it; the last one to close it stops it.
+    """
+    if config.ledger.database_url is not None:
+        return config.ledger.database_url.get_secret_value(), None
+    postgres = EmbeddedPostgres(config.data_dir / "postgres", port=config.ledger.port)
+    url = await postgres.start()
+    stack.push_async_callback(postgres.stop)
+    return url, postgres.ensure_running
+
+
+def _ledger_settings(config: GatewayConfig) -> LedgerSettings:
+    spool = config.ledger.spool
+    return LedgerSettings(
+        directory=config.data_dir / "spool",
+        fsync=spool.fsync,
+        max_bytes=spool.max_bytes,
+        retention_days=config.ledger.retention_days,
+    )
+
+
+def _fence_key(config: GatewayConfig) -> bytes:
+    """The key of the fences: from the configuration where replicas share one, else this data directory's own."""
+    secret = config.server.secret
+    if secret is not None:
+        return sha256(secret.get_secret_value().encode()).digest()
+    return load_key(config.data_dir / "fence.key")

@@ -1,0 +1,86 @@
+"""The one screen that `serve` shows: where the gateway is, what to paste, where the data lies, what is off and why."""
+
+from __future__ import annotations
+
+from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig
+
+QUESTION = "How long is the warranty?"
+
+
+def banner(config: GatewayConfig, port: int, *, own_database: bool) -> str:
+    """The screen as text. `port` is the one that is listened on."""
+    host = config.server.host if config.server.host not in {"0.0.0.0", "::"} else "localhost"  # noqa: S104
+    scheme = "https" if config.server.tls else "http"
+    base = config.server.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    names = list(config.routes)
+    default = next((name for name, route in config.routes.items() if route.default), names[0])
+    checked = next((name for name, route in config.routes.items() if isinstance(route.check, FactCheckConfig)), None)
+    key = "" if not config.keys else " -H 'authorization: Bearer YOUR_KEY'"
+    lines = [
+        "",
+        f"Grounding Gateway   base URL  {base}/v1",
+        "",
+        "Routes (use as model name, or as base URL /r/<route>/v1)",
+        *(f"  {name:<14}{_describe(route, config)}" for name, route in config.routes.items()),
+        "",
+        "Ask a question",
+        f"  curl -s {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
+        f"""    -d '{{"model": "{default}", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'""",
+        "",
+        "From Python (pip install openai)",
+        f'  from openai import OpenAI; client = OpenAI(base_url="{base}/v1", api_key="{"YOUR_KEY" if key else "none"}")',
+        f'  client.chat.completions.create(model="{default}", messages=[{{"role": "user", "content": "{QUESTION}"}}])',
+        "",
+    ]
+    if checked:
+        lines += [
+            "Check a false answer: see it fail, with the evidence",
+            f"  curl -s {base}/v1/check{key} -H 'content-type: application/json' \\",
+            f"""    -d '{{"route": "{checked}", "query": "{QUESTION}", "answer": "{FALSE_ANSWER}"}}'""",
+            "",
+        ]
+    lines += [
+        f"Recorded verdicts   {base}/v1/exchanges   or   grounding-gateway verdicts list",
+        f"Metrics, health     {base}/metrics   {base}/readyz   {base}/schema",
+        f"Data                {config.data_dir}" + ("   (ledger: its own Postgres in there)" if own_database else ""),
+        *_off(config),
+        "",
+        "Ctrl-C stops everything that was started.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+FALSE_ANSWER = "The warranty lasts ten years."
+
+
+def _describe(route: RouteConfig, config: GatewayConfig) -> str:
+    upstream = config.upstreams[route.upstream]
+    target = upstream.base_url if isinstance(upstream, OpenAIUpstreamConfig) else upstream.kind
+    parts = [f"{route.upstream} ({target})"]
+    if route.retrieval:
+        parts.append(f"grounded in {', '.join(route.retrieval.collections)}")
+    if route.check:
+        parts.append(f"checked ({route.release}, {route.action})")
+    return ", ".join(parts) + ("   [default]" if route.default else "")
+
+
+def _off(config: GatewayConfig) -> list[str]:
+    """What is switched off, and why."""
+    off = []
+    if not any(isinstance(upstream, OpenAIUpstreamConfig) for upstream in _used(config)):
+        off.append(
+            "language model: none (set OPENAI_API_KEY, or UPSTREAM_BASE_URL for another server, and start again); "
+            "answers are quotes from the documents"
+        )
+    if not config.judges:
+        off.append("judge: none configured; the local classifier checks facts")
+    if not config.keys:
+        off.append("API keys: none configured; only this machine can connect")
+    if not config.server.tls:
+        off.append("TLS: no certificate configured")
+    return [f"Off                 {off[0]}", *(f"                    {line}" for line in off[1:])] if off else []
+
+
+def _used(config: GatewayConfig) -> list[object]:
+    return [config.upstreams[route.upstream] for route in config.routes.values()]

@@ -1,0 +1,124 @@
+"""`serve`: everything from a configuration file to a listening gateway, and everything stopped again at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+import socket
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from gateway.app.collections import used_collections
+from gateway.app.serving import CONFIG_VARIABLE, open_database
+from gateway.cli.banner import banner
+from gateway.cli.collections import ingest_collections
+from gateway.cli.output import ENVIRONMENT, fail, note
+from gateway.config.load import load
+from gateway.config.model import GatewayConfig, Server
+from gateway.telemetry.metrics import share_between_workers
+from migrations.run import migrate
+
+LEAST_FREE_BYTES = 200_000_000
+
+
+def serve(config_path: Path) -> None:
+    """Serve until told to stop. Ends the process with a message when something of the machine is in the way."""
+    config = load(config_path, os.environ)
+    with _bind(config.server) as listener:
+        _require_room(config.data_dir)
+        # Our own Postgres lives as long as this process, whatever becomes of the workers.
+        with asyncio.Runner() as runner:
+            stack = AsyncExitStack()
+            try:
+                runner.run(_prepare(config, config_path, stack))
+                note(banner(config, listener.getsockname()[1], own_database=config.ledger.database_url is None))
+                _run(config.server, listener)
+            finally:
+                runner.run(stack.aclose())
+    note("stopped")
+
+
+async def _prepare(config: GatewayConfig, path: Path, stack: AsyncExitStack) -> None:
+    note("opening the ledger ...")
+    database, _ = await open_database(config, stack)
+    await migrate(database)
+    await asyncio.to_thread(ingest_collections, config, tuple(used_collections(config)))
+    os.environ[CONFIG_VARIABLE] = str(path.absolute())
+    if config.server.workers > 1:
+        share_between_workers(config.data_dir / "metrics")
+
+
+def _run(server: Server, listener: socket.socket) -> None:
+    settings = uvicorn.Config(
+        "gateway.app.serving:serving_app",
+        factory=True,
+        workers=server.workers,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(server.drain_seconds),
+        timeout_keep_alive=75,
+        backlog=4096,
+        ssl_certfile=str(server.tls.certificate) if server.tls else None,
+        ssl_keyfile=str(server.tls.key) if server.tls else None,
+        ssl_ca_certs=str(server.tls.client_ca) if server.tls and server.tls.client_ca else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if server.tls and server.tls.client_ca else ssl.CERT_NONE,
+    )
+    if server.workers > 1:
+        Multiprocess(settings, [listener]).run()
+        return
+    running = uvicorn.Server(settings)
+    # uvicorn raises the signal that stopped it once more when it is done; for us that is a normal end.
+    with contextlib.suppress(KeyboardInterrupt):
+        running.run(sockets=[listener])
+    if not running.started:
+        fail("the gateway could not start; the log above says why", code=ENVIRONMENT)
+
+
+def _bind(server: Server) -> socket.socket:
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((server.host, server.port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            fail(
+                f"port {server.port} on {server.host} is taken by another program (another gateway?)",
+                hint="stop it, or choose another port: server.port in the configuration "
+                f"(quickstart: GATEWAY_PORT={server.port + 1} make run)",
+                code=ENVIRONMENT,
+            )
+        fail(f"cannot listen on {server.host}:{server.port}: {error.strerror}", code=ENVIRONMENT)
+    listener.set_inheritable(True)
+    return listener
+
+
+def _require_room(data_dir: Path) -> None:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(data_dir).free
+    except OSError as error:
+        fail(
+            f"the data directory {data_dir} cannot be used: {error.strerror}",
+            hint="mend its permissions, or set data_dir in the configuration",
+            code=ENVIRONMENT,
+        )
+    if free < LEAST_FREE_BYTES:
+        fail(
+            f"the disk of {data_dir} has {free // 1_000_000} MB free; {LEAST_FREE_BYTES // 1_000_000} MB are needed",
+            hint="free some room, or set data_dir in the configuration to a larger disk",
+            code=ENVIRONMENT,
+        )

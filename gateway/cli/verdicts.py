@@ -1,0 +1,65 @@
+"""`verdicts list|show`: the ledger from the shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.app.serving import open_database
+from gateway.cli.output import emit
+from gateway.config.load import load
+from gateway.ledger.store import ExchangeFilter, Page, PostgresStore
+
+
+def list_verdicts(config_path: Path, filters: ExchangeFilter, *, limit: int, cursor: str | None, as_json: bool) -> int:
+    """A page of exchanges, newest first."""
+
+    async def read(store: PostgresStore) -> Page:
+        return await store.list_exchanges(filters, cursor=cursor, limit=limit)
+
+    page: Page = asyncio.run(_with_store(config_path, read))
+    rows = [_row(item) for item in page.items]
+    header = ("exchange", "time", "route", "outcome", "check", "query")
+    more = f"\nmore: --cursor {page.cursor}" if page.cursor else ""
+    emit({"data": page.items, "next": page.cursor}, as_json=as_json, table=(header, rows), text=more)
+    return 0
+
+
+def show_verdict(config_path: Path, exchange_id: str, *, as_json: bool) -> int:
+    """Everything that was recorded of one exchange."""
+
+    async def read(store: PostgresStore) -> dict[str, Any]:
+        return await store.get_exchange(exchange_id)
+
+    found = asyncio.run(_with_store(config_path, read))
+    emit(found, as_json=as_json, text=msgspec.json.format(msgspec.json.encode(found)).decode())
+    return 0
+
+
+async def _with_store(config_path: Path, read: Any) -> Any:
+    config = load(config_path, os.environ)
+    async with AsyncExitStack() as stack:
+        url, _ = await open_database(config, stack)
+        store = PostgresStore(url)
+        stack.push_async_callback(store.aclose)
+        return await read(store)
+
+
+def _row(item: dict[str, Any]) -> tuple[str, ...]:
+    check = str(item.get("check_status", ""))
+    if item.get("check_reason"):
+        check = f"{check} ({item['check_reason']})"
+    query = " ".join(str(item.get("query", "")).split())
+    return (
+        str(item["id"]),
+        str(item.get("created_at", ""))[:19],
+        str(item.get("route", "")),
+        str(item.get("outcome", "")),
+        check,
+        query if len(query) <= 60 else query[:57] + "...",
+    )

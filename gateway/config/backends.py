@@ -1,0 +1,170 @@
+"""Sections about what the gateway talks to: upstreams, judges, encoders, collections. Times are seconds, sizes bytes.
+
+Knows nothing of routes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+
+from gateway.config.base import AnyPath, Conflict, ReadablePath, Strict, by_default, impossible, resolved
+
+ADDRESS: Final = r"^https?://[^\s/@?#]+([/?#].*)?$"
+"""An address with a host and without credentials, which would show in logs."""
+
+
+class Timeouts(Strict):
+    """Time limits of an upstream."""
+
+    connect: float = Field(default=5.0, gt=0)
+    first_byte: float = Field(default=120.0, gt=0)
+    idle: float = Field(default=60.0, gt=0)
+    total: float = Field(default=600.0, gt=0)
+
+
+class Retries(Strict):
+    """Retries before the first byte of an answer."""
+
+    attempts: int = Field(default=3, ge=1, le=10)
+    """Tries in all; 1 turns retries off."""
+    max_delay: float = Field(default=8.0, gt=0)
+    statuses: tuple[int, ...] = (408, 409, 429, 500, 502, 503, 504)
+
+
+class OutboundTLS(Strict):
+    """TLS towards an upstream or judge."""
+
+    ca_bundle: ReadablePath | None = None
+    client_certificate: ReadablePath | None = None
+    client_key: ReadablePath | None = None
+
+    @model_validator(mode="after")
+    def _pair(self) -> Self:
+        if (self.client_certificate is None) != (self.client_key is None):
+            why = "client_certificate and client_key go together: give both, or neither"
+            raise impossible(Conflict(why, ("client_certificate", "client_key")))
+        return self
+
+
+class OpenAIUpstreamConfig(Strict):
+    """An OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, Azure-style base URLs."""
+
+    kind: Literal["openai"]
+    base_url: str = Field(pattern=ADDRESS)
+    """With the version path, e.g. `https://api.openai.com/v1`."""
+    api_key: SecretStr | None = None
+    api_key_file: AnyPath | None = None
+    """A file that holds the key, e.g. a mounted secret."""
+    api_key_header: Literal["authorization", "api-key"] = "authorization"
+    api_version: str | None = None
+    """Azure's `api-version` query parameter."""
+    headers: dict[str, str] = Field(default={}, repr=False)
+    """Sent with every request; may hold credentials, so they are never shown."""
+    timeouts: Timeouts = by_default(Timeouts)
+    retries: Retries = by_default(Retries)
+    proxy: str | None = Field(default=None, pattern=r"^https?://", repr=False)
+    """Outbound proxy URL, e.g. `http://user:pass@proxy:3128`."""
+    tls: OutboundTLS = by_default(OutboundTLS)
+    connections: int = Field(default=200, ge=1)
+    max_response_bytes: int = Field(default=50_000_000, ge=1_000)
+    alternating_roles: bool = False
+    """True for chat templates that refuse two user messages in a row: passages are merged into the last one."""
+
+
+class ExtractiveUpstreamConfig(Strict):
+    """Answers with the best sentences of the retrieved passages; no language model."""
+
+    kind: Literal["extractive"]
+    max_sentences: int = Field(default=3, ge=1, le=10)
+
+
+class PluginUpstreamConfig(Strict):
+    """An upstream from another package, by its entry point name."""
+
+    kind: Literal["plugin"]
+    name: str
+    options: dict[str, Any] = Field(default={}, repr=False)
+
+
+UpstreamConfig = Annotated[
+    OpenAIUpstreamConfig | ExtractiveUpstreamConfig | PluginUpstreamConfig, Field(discriminator="kind")
+]
+
+
+class JudgeConfig(Strict):
+    """A language model that judges facts, through the vendor's SDK. Prices are USD per million tokens."""
+
+    kind: Literal["openai", "anthropic"]
+    model: str
+    base_url: str | None = Field(default=None, pattern=ADDRESS)
+    api_key: SecretStr | None = None
+    api_key_file: AnyPath | None = None
+    """A file that holds the key, e.g. a mounted secret."""
+    timeout: float = Field(default=60.0, gt=0)
+    attempts: int = Field(default=3, ge=1, le=10)
+    concurrency: int = Field(default=8, ge=1)
+    temperature: float | None = Field(default=0.0, ge=0, le=2)
+    max_tokens: int = Field(default=1024, ge=16)
+    input_price: float | None = Field(default=None, ge=0)
+    output_price: float | None = Field(default=None, ge=0)
+    proxy: str | None = Field(default=None, pattern=r"^https?://", repr=False)
+    tls: OutboundTLS = by_default(OutboundTLS)
+
+
+class EncoderConfig(Strict):
+    """What turns text into vectors. `onnx` is the shipped MiniLM and needs nothing else."""
+
+    kind: Literal["onnx", "sentence_transformer", "openai", "hash"] = "onnx"
+    model: str | None = None
+    """Model name (`sentence_transformer`, `openai`) or directory (`onnx`); the shipped model by default."""
+    base_url: str | None = Field(default=None, pattern=ADDRESS)
+    api_key: SecretStr | None = None
+    api_key_file: AnyPath | None = None
+    """A file that holds the key, e.g. a mounted secret."""
+    dimension: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=16)
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    threads: int = Field(default=2, ge=1)
+
+    @field_validator("model")
+    @classmethod
+    def _directory(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """The model of an `onnx` encoder is a directory, so it starts at the configuration file like other paths."""
+        if value is not None and info.data.get("kind") == "onnx":
+            return str(resolved(Path(value), info))
+        return value
+
+    @model_validator(mode="after")
+    def _model(self) -> Self:
+        if self.kind in ("sentence_transformer", "openai") and not self.model:
+            why = f"an encoder of kind '{self.kind}' needs model: <name of the embedding model>"
+            raise impossible(Conflict(why, ("kind", "model")))
+        if self.kind == "openai" and not self.base_url:
+            why = "an encoder of kind 'openai' needs base_url, e.g. https://api.openai.com/v1"
+            raise impossible(Conflict(why, ("kind", "base_url")))
+        return self
+
+
+class SplitterConfig(Strict):
+    """How documents become passages, in tokens of the encoder."""
+
+    tokens: int = Field(default=180, ge=16)
+    overlap_sentences: int = Field(default=0, ge=0, le=5)
+
+
+class CollectionConfig(Strict):
+    """A set of documents that can be searched."""
+
+    paths: tuple[AnyPath, ...] = ()
+    """Files and folders, relative to the configuration file."""
+    encoder: EncoderConfig = by_default(EncoderConfig)
+    splitter: SplitterConfig = by_default(SplitterConfig)
+    hnsw_from: int = Field(default=50_000, ge=1)
+    """Passages from which the flat index becomes an HNSW graph."""
+    max_file_bytes: int = Field(default=50_000_000, ge=1_000)
+    url_prefix: str | None = None
+    """Public address of the documents: a document's path is appended to make its citation link."""

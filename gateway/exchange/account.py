@@ -1,0 +1,309 @@
+"""What is known of an exchange at any moment, and the one record made of it.
+
+Knows nothing of sending or streaming: the path tells it what happened, with times. A record can be made at any point,
+so that an exchange which ends anywhere is recorded as far as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from checks.types import CheckedFact, Evidence, JudgeCall, Reason, Status, Verdict
+from gateway.config.modes import Action
+from gateway.exchange.decide import Decision
+from gateway.exchange.judge import overall
+from gateway.exchange.parts import Call, RouteParts
+from gateway.exchange.retrieve import Retrieval
+from gateway.ledger.record import (
+    AttemptRecord,
+    CheckRecord,
+    EvidenceRecord,
+    ExchangeRecord,
+    FactRecord,
+    JudgeCallRecord,
+    Opening,
+    Outcome,
+    SourceRecord,
+)
+from gateway.upstream.base import Attempt
+from gateway.wire import chat
+from gateway.wire.annotations import Source, shown_evidence
+from gateway.wire.fold import Fold
+from gateway.wire.types import Answer, ChatRequest
+from retrieval.types import Hit, RetrievalStatus
+
+
+class Account:
+    """The running account of one exchange. Times are seconds of the services' clock."""
+
+    def __init__(self, parts: RouteParts, request: ChatRequest, call: Call, now: float) -> None:
+        self.parts = parts
+        self.request = request
+        self.call = call
+        self.started = now
+        self.seconds: dict[str, float] = {}
+        self.question = ""
+        self.retrieval = Retrieval(RetrievalStatus.OFF, request)
+        self.sources: list[Source] = []
+        """What the prompt held, then the evidence that the verdicts show, by number."""
+        self.verdicts: list[Verdict] = []
+        self._judged: list[tuple[Verdict, int]] = []
+        self.decision = Decision.PASS
+        self.attempts: list[Attempt] = []
+        self.sent = b""
+        self.fold: Fold | None = None
+        self.answer: Answer | None = None
+        self.delivered: bytes | None = None
+        self.outcome: Outcome | None = None
+        self.http_status = 0
+        self.error_code = ""
+        self.error_message = ""
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def retrieved(self, retrieval: Retrieval, question: str, now: float) -> None:
+        """Retrieval ended, whatever came of it."""
+        self.retrieval = retrieval
+        self.question = question
+        if retrieval.status is not RetrievalStatus.OFF:
+            self.seconds["retrieval"] = now - self.started
+        for hit in retrieval.hits:
+            self._add_source(self.sources, hit, in_prompt=True)
+
+    def answered(self, attempts: Sequence[Attempt], now: float) -> None:
+        """The upstream's headers came."""
+        self.attempts.extend(attempts)
+        self.seconds.setdefault("first_byte", now - self.started)
+
+    def folded(self, answer: Answer, now: float) -> None:
+        """The upstream's answer is complete, or as complete as it will get."""
+        self.answer = answer
+        self.seconds["upstream"] = now - self.started - self.seconds.get("retrieval", 0.0)
+
+    def judged(self, verdicts: Sequence[Verdict], decision: Decision, *, attempt: int, now: float) -> None:
+        """A check ended with this decision."""
+        self.verdicts = list(verdicts)
+        self.decision = decision
+        upstream_end = self.seconds.get("upstream", 0.0) + self.seconds.get("retrieval", 0.0)
+        self.seconds["check"] = max(0.0, now - self.started - upstream_end)
+        for verdict in verdicts:
+            for fact in verdict.facts:
+                for evidence in shown_evidence(fact):
+                    self._add_source(self.sources, Hit(evidence.passage, evidence.score), in_prompt=False)
+        self._judged.extend((verdict, attempt) for verdict in verdicts)
+
+    def ended(self, outcome: Outcome, status: int, code: str = "", message: str = "") -> None:
+        """How the exchange ended; the first word counts."""
+        if self.outcome is None:
+            self.outcome, self.http_status, self.error_code, self.error_message = outcome, status, code, message
+
+    # What the `grounding` object says of an exchange (gateway.wire.annotations.Exchanged).
+
+    @property
+    def exchange_id(self) -> str:
+        return self.call.id
+
+    @property
+    def route(self) -> str:
+        return self.parts.name
+
+    @property
+    def retrieval_status(self) -> str:
+        return self.retrieval.status.value
+
+    @property
+    def action(self) -> str:
+        """What was done about the verdicts; `none` when nothing had to be."""
+        if self.decision is not Decision.PASS:
+            return self.decision.value
+        return "none" if all(v.status is Status.PASSED for v in self.verdicts) else Action.ANNOTATE.value
+
+    @property
+    def check_status(self) -> tuple[str, str | None]:
+        """Status of the answer and its reason; the latest verdicts count."""
+        return overall(self.verdicts)
+
+    # -- the record ----------------------------------------------------------------------------------------------------
+
+    def opening(self) -> Opening:
+        """What is written before the first byte leaves."""
+        call = self.call
+        return Opening(
+            id=call.id,
+            created_at=call.created_at,
+            route=self.parts.name,
+            path=call.path,
+            key_id=call.key_id,
+            model=self.request.model,
+            stream=self.request.stream,
+            request_id=call.request_id,
+        )
+
+    def record(self, now: float) -> ExchangeRecord:
+        """The record of the exchange as it stands."""
+        call, answer = self.call, self.answer
+        if answer is None and self.fold is not None:
+            answer = self.answer = self.fold.answer()
+        status, reason = self.check_status
+        if not self.verdicts and self.parts.check is not None and call.check:
+            # A check that never came to its end is not a check that was switched off.
+            closed = self.outcome is Outcome.CLIENT_CLOSED
+            reason = Reason.CLIENT_CLOSED.value if closed else Reason.JUDGE_UNAVAILABLE.value
+        self.seconds["total"] = now - self.started
+        sources = self._all_sources()
+        last = max((attempt for _, attempt in self._judged), default=0)
+        numbers = {source.hit.passage.id: source.number for source in sources}
+        envelope = answer.envelope if answer else {}
+        model = envelope.get("model")
+        return ExchangeRecord(
+            id=call.id,
+            created_at=call.created_at,
+            route=self.parts.name,
+            path=call.path,
+            outcome=self.outcome or Outcome.INTERNAL_ERROR,
+            status=self.http_status,
+            key_id=call.key_id,
+            request_id=call.request_id,
+            model=self.request.model,
+            upstream_model=model if isinstance(model, str) else None,
+            upstream=self.attempts[-1].upstream if self.attempts else self.parts.upstream.name,
+            stream=self.request.stream,
+            release=call.release.value,
+            action=call.action.value,
+            config_version=self.parts.config_version,
+            body_policy=self.parts.config.bodies,
+            retrieval_status=self.retrieval.status.value,
+            retrieval_detail=self.retrieval.detail,
+            query=self.retrieval.query or self.question,
+            check_status=status,
+            check_reason=reason,
+            error_code=self.error_code,
+            error_message=self.error_message,
+            request_body=chat.request_text(self.request),
+            sent_body=self.sent.decode("utf-8", "replace") if self.sent_differs else "",
+            answer_body=self._answer_body(),
+            answer={str(i): c.content or "" for i, c in answer.choices.items()} if answer else {},
+            finish_reasons={str(i): c.finish_reason for i, c in answer.choices.items() if c.finish_reason}
+            if answer
+            else {},
+            usage=answer.usage or {} if answer else {},
+            seconds=self.seconds,
+            sources=[self._source_record(source) for source in sources],
+            checks=[
+                _check_record(verdict, attempt, self.action if attempt == last else Decision.REPAIR.value, numbers)
+                for verdict, attempt in self._judged
+            ],
+            attempts=[AttemptRecord(a.upstream, a.status, a.seconds, a.error) for a in self.attempts],
+        )
+
+    @property
+    def sent_differs(self) -> bool:
+        """The upstream got another body than the client sent: grounded, renamed, or without our options."""
+        return self.retrieval.status not in {RetrievalStatus.OFF} or self.call.upstream_model is not None
+
+    def _answer_body(self) -> str:
+        if self.delivered is not None:
+            return self.delivered.decode("utf-8", "replace")
+        if self.answer is None:
+            return ""
+        return chat.completion(self.answer).decode("utf-8", "replace")
+
+    def _all_sources(self) -> list[Source]:
+        """The sources in order, then the evidence that no answer shows, numbered on."""
+        sources = list(self.sources)
+        for verdict, _ in self._judged:
+            for fact in verdict.facts:
+                for evidence in fact.evidence:
+                    self._add_source(sources, Hit(evidence.passage, evidence.score), in_prompt=False)
+        return sources
+
+    def _add_source(self, sources: list[Source], hit: Hit, *, in_prompt: bool) -> None:
+        passage = hit.passage
+        if any(source.hit.passage.id == passage.id for source in sources):
+            return
+        url = passage.url or f"{self.call.source_base}/v1/sources/{quote(passage.id, safe='')}"
+        sources.append(Source(number=len(sources) + 1, hit=hit, url=url, in_prompt=in_prompt))
+
+    def _source_record(self, source: Source) -> SourceRecord:
+        passage = source.hit.passage
+        return SourceRecord(
+            number=source.number,
+            document_id=passage.document_id,
+            passage_id=passage.id,
+            title=source.title,
+            url=source.url,
+            score=source.hit.score,
+            start=passage.start,
+            end=passage.end,
+            sha256=passage.sha256,
+            text=passage.text,
+            used_in_prompt=source.in_prompt,
+        )
+
+
+def _check_record(verdict: Verdict, attempt: int, action: str, numbers: Mapping[str, int]) -> CheckRecord:
+    calls = [_call_record(call, None) for call in verdict.calls]
+    for position, fact in enumerate(verdict.facts):
+        calls.extend(_call_record(call, position) for call in fact.calls)
+    return CheckRecord(
+        choice=verdict.choice,
+        kind=verdict.kind,
+        status=verdict.status.value,
+        action=action,
+        reason=verdict.reason.value if verdict.reason else None,
+        rule=verdict.rule,
+        score=verdict.score,
+        detail=verdict.detail,
+        attempt=attempt,
+        facts=[_fact_record(position, fact, numbers) for position, fact in enumerate(verdict.facts)],
+        calls=calls,
+        versions=dict(verdict.versions),
+        seconds=dict(verdict.seconds),
+    )
+
+
+def _fact_record(position: int, fact: CheckedFact, numbers: Mapping[str, int]) -> FactRecord:
+    return FactRecord(
+        position=position,
+        text=fact.segment.text,
+        start=fact.segment.start,
+        end=fact.segment.end,
+        status=fact.status.value,
+        label=fact.label.value if fact.label else None,
+        reason=fact.reason.value if fact.reason else None,
+        probabilities=list(fact.probabilities) if fact.probabilities else None,
+        score=fact.score,
+        questions=list(fact.questions),
+        evidence=[_evidence_record(evidence, numbers) for evidence in fact.evidence],
+        rule=fact.rule,
+    )
+
+
+def _evidence_record(evidence: Evidence, numbers: Mapping[str, int]) -> EvidenceRecord:
+    return EvidenceRecord(
+        source=numbers[evidence.passage.id],
+        label=evidence.label.value,
+        probability=evidence.probability,
+        probabilities=list(evidence.probabilities),
+        score=evidence.score,
+        quote=evidence.quote,
+        quote_start=evidence.quote_start,
+        quote_end=evidence.quote_end,
+    )
+
+
+def _call_record(call: JudgeCall, fact_position: int | None) -> JudgeCallRecord:
+    return JudgeCallRecord(
+        judge=call.judge,
+        model=call.model,
+        purpose=call.purpose,
+        request=call.request,
+        reply=call.reply,
+        prompt_tokens=call.prompt_tokens,
+        completion_tokens=call.completion_tokens,
+        cost_usd=call.cost_usd,
+        seconds=call.seconds,
+        error=call.error,
+        fact_position=fact_position,
+    )

@@ -1,0 +1,57 @@
+"""The check of a whole answer: one case per choice, one verdict per case, never an exception for a failing check."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checks.types import Case, Check, Reason, Status, Verdict
+from gateway.exchange.parts import RouteParts, Services
+from gateway.wire.types import Answer, ChoiceAnswer
+
+
+def not_checked(kind: str, choice: int, reason: Reason, detail: str = "") -> Verdict:
+    """The verdict that says that there is none."""
+    return Verdict(kind=kind, status=Status.NOT_CHECKED, reason=reason, choice=choice, detail=detail)
+
+
+def case_of(base: Case, choice: ChoiceAnswer) -> Case:
+    """The case of one choice; `base` carries what the choices share."""
+    return replace(
+        base,
+        answer=choice.content or "",
+        choice=choice.index,
+        refusal=choice.refusal or "",
+        has_tool_calls=bool(choice.tool_calls or choice.function_call),
+        has_media=choice.audio is not None,
+        truncated=choice.finish_reason == "length",
+    )
+
+
+async def judge_all(parts: RouteParts, check: Check, answer: Answer, base: Case, services: Services) -> list[Verdict]:
+    """One verdict per choice, in the order of their indexes."""
+    cases = [case_of(base, answer.choices[index]) for index in sorted(answer.choices)]
+    started = services.clock()
+    verdicts = await asyncio.gather(*(_judge(parts, check, case, services) for case in cases))
+    services.observer.stage(parts.name, "check", services.clock() - started)
+    return list(verdicts)
+
+
+async def _judge(parts: RouteParts, check: Check, case: Case, services: Services) -> Verdict:
+    try:
+        return await check.check(case)
+    except Exception as error:  # a third party's check may raise anything; an answer must not be lost by it
+        services.observer.problem("check_crashed", error, route=parts.name)
+        return not_checked(
+            check.kind, case.choice, Reason.JUDGE_UNAVAILABLE, f"the check failed: {type(error).__name__}"
+        )
+
+
+def overall(verdicts: Sequence[Verdict]) -> tuple[str, str | None]:
+    """One status for the whole answer and its reason: failed outranks not checked, which outranks passed."""
+    for status in (Status.FAILED, Status.NOT_CHECKED):
+        for verdict in verdicts:
+            if verdict.status is status:
+                return status.value, verdict.reason.value if verdict.reason else None
+    return (Status.PASSED.value, None) if verdicts else (Status.NOT_CHECKED.value, Reason.DISABLED.value)

@@ -1,0 +1,75 @@
+"""What an exchange is given: a route's parts, the call's values, the services it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from checks.types import Check, Verdict
+from gateway.config.model import RouteConfig
+from gateway.config.modes import Action, Release
+from gateway.ledger.record import Ledger
+from gateway.upstream.base import Upstream
+from retrieval.types import Retriever
+
+
+@dataclass(frozen=True, slots=True)
+class RouteParts:
+    """A route, ready to serve: its configuration and the parts it names.
+
+    `check_collections` is where evidence is searched; `alternating_roles` says that passages must be merged into the
+    last user message.
+    """
+
+    name: str
+    config: RouteConfig
+    upstream: Upstream
+    retriever: Retriever | None = None
+    check: Check | None = None
+    check_collections: tuple[str, ...] = ()
+    alternating_roles: bool = False
+    config_version: str = ""
+    count_tokens: Callable[[str], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as the edge saw it. `headers` are those that may go upstream; `source_base` starts citation links.
+
+    `upstream_model` is the model name to send (None leaves the client's own), `groups` the caller's groups.
+    """
+
+    id: str
+    created_at: float
+    path: str
+    release: Release
+    action: Action
+    check: bool = True
+    key_id: str | None = None
+    request_id: str | None = None
+    groups: frozenset[str] = frozenset()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    authorization: str | None = field(default=None, repr=False)
+    upstream_model: str | None = None
+    source_base: str = ""
+
+
+class Observer(Protocol):
+    """Told of what happens in an exchange, for metrics and logs."""
+
+    def stage(self, route: str, stage: str, seconds: float) -> None: ...
+
+    def verdict(self, route: str, verdict: Verdict) -> None: ...
+
+    def problem(self, event: str, error: BaseException, **fields: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every exchange shares. `clock` is monotonic seconds; `fence_key` seeds the fences of injected passages."""
+
+    ledger: Ledger
+    observer: Observer
+    clock: Callable[[], float]
+    fence_key: bytes = field(repr=False)

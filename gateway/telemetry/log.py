@@ -1,0 +1,159 @@
+"""Logging: structlog set up once per process, credentials removed from every line, one summary line per exchange.
+
+Lines go to standard error, as JSON or for a person's eyes. The standard library's loggers (uvicorn, sqlalchemy) end in
+the same lines. Texts of prompts and answers are never logged: a rejected answer must not leave through a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final, Literal, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from gateway.redact import REDACTED, redact
+from gateway.telemetry.views import ExchangeView, tokens
+
+Format = Literal["auto", "json", "console"]
+Level = Literal["debug", "info", "warning", "error"]
+
+REQUEST_ID_HEADER: Final = "x-request-id"
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_SECRET_NAMES: Final = frozenset(
+    {"api_key", "authorization", "cookie", "database_url", "password", "proxy", "secret", "token", "x_api_key"}
+)
+# Set on events whose every free text has been redacted already: a search of the whole line takes as long as the rest.
+_CLEAN: Final = "_clean"
+_LOUD: Final = frozenset({"upstream_error", "internal_error"})
+
+
+def configure(log_format: Format = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
+    """Set logging up for this process. `auto` is for a person when the stream is a terminal, else JSON."""
+    out = stream if stream is not None else sys.stderr
+    console = log_format == "console" or (log_format == "auto" and out.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    render = structlog.dev.ConsoleRenderer(colors=out.isatty()) if console else _render_json
+    rendering: list[Processor] = [structlog.processors.format_exc_info, hide_named_secrets, _redacting(render)]
+    structlog.configure(
+        processors=[*shared, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=False,
+    )
+    _exchange_logger.cache_clear()
+    _configure_standard_library(shared, rendering, level, out)
+
+
+def _configure_standard_library(
+    shared: Sequence[Processor], rendering: Sequence[Processor], level: Level, out: TextIO
+) -> None:
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(_number(level))
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = name != "uvicorn.access"
+    # Statements with their values, and one line per poll of the watched folders.
+    for name in ("sqlalchemy", "watchfiles", "httpx", "aiohttp.access"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, _number(level)))
+
+
+def _number(level: Level) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
+
+
+def _render_json(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()
+
+
+def _redacting(render: Callable[[WrappedLogger, str, EventDict], str]) -> Processor:
+    """Renders a line and replaces what has a credential's shape, in exceptions and nested values too."""
+
+    def processor(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        clean = event.pop(_CLEAN, False)
+        line = render(logger, method, event)
+        return line if clean else redact(line)
+
+    return processor
+
+
+def hide_named_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Replace values whose name says that they are credentials."""
+    for name in event.keys() & _SECRET_NAMES:
+        event[name] = REDACTED
+    return event
+
+
+def request_id(given: str | None, fresh: Callable[[], str]) -> str:
+    """The client's request id if it is one (up to 128 plain characters), else a fresh one."""
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else fresh()
+
+
+def exchange(record: ExchangeView) -> None:
+    """The one line of an exchange: what it was, how it ended, where its time went. No text of it."""
+    outcome = str(record.outcome)
+    level = logging.WARNING if outcome in _LOUD else logging.INFO
+    logger = _exchange_logger()
+    if not logger.is_enabled_for(level):
+        return
+    prompt, cached, completion = tokens(record.usage)
+    fields: dict[str, Any] = {
+        _CLEAN: True,
+        "id": record.id,
+        "route": record.route,
+        "outcome": outcome,
+        "status": record.status,
+        "model": redact(record.model) if record.model else None,
+        "upstream": record.upstream,
+        "stream": record.stream,
+        "release": record.release,
+        "action": record.action,
+        "retrieval": record.retrieval_status,
+        "sources": len(record.sources),
+        "check": record.check_status,
+        "facts_failed": sum(fact.status == "failed" for check in record.checks for fact in check.facts),
+        "attempts": len(record.attempts),
+        "prompt_tokens": prompt,
+        "cached_tokens": cached,
+        "completion_tokens": completion,
+    }
+    if record.check_reason:
+        fields["reason"] = record.check_reason
+    if record.error_code:
+        fields["error"] = redact(record.error_code)
+    if record.key_id:
+        fields["key"] = record.key_id
+    if record.request_id:
+        fields["request_id"] = redact(record.request_id)
+    for stage, seconds in record.seconds.items():
+        fields[f"{stage}_ms"] = round(seconds * 1000, 2)
+    if level == logging.WARNING:
+        logger.warning("exchange", **fields)
+    else:
+        logger.info("exchange", **fields)
+
+
+@cache
+def _exchange_logger() -> FilteringBoundLogger:
+    """Assembled once per configuration: doing so takes longer than writing a line."""
+    logger: FilteringBoundLogger = structlog.get_logger("gateway.exchange").bind()
+    return logger

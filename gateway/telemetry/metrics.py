@@ -1,0 +1,231 @@
+"""Prometheus metrics of one process, or of several behind one port.
+
+With one worker every metric lives in this object's own registry. With several, the files of prometheus-client's
+multi-process mode hold them (`share_between_workers` before the workers start), and any worker renders the sum of all.
+Labels come from the configuration and from fixed lists, never from a request, so their number is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Generic, Literal, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from checks.types import Status, Verdict
+from gateway.telemetry.views import CheckView, ExchangeView, tokens
+
+_DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_SHARES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+# The exchange reports these two itself as they end, also where no record follows.
+_REPORTED: Final = frozenset({"retrieval", "check"})
+_WATCHED: Final = "As the part itself counts it."
+_Combine = Literal["livesum", "livemax", "livemin"]
+_COMBINE: Final[Mapping[str, _Combine]] = {
+    "oldest_seconds": "livemax",
+    "accepting": "livemin",
+    "postgres_up": "livemin",
+}
+
+
+def share_between_workers(directory: Path) -> None:
+    """Make the workers started from now on share their metrics through files in `directory`, which is emptied.
+
+    Works through the environment, because prometheus-client looks there once, when a worker imports it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in directory.glob("*.db"):
+        file.unlink()
+    os.environ[_DIRECTORY] = str(directory)
+
+
+def forget_worker(pid: int) -> None:
+    """Drop the live gauges of a worker that has ended. Counters stay."""
+    if os.environ.get(_DIRECTORY):
+        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+
+_M = TypeVar("_M", Counter, Gauge, Histogram)
+
+
+class _Family(Generic[_M]):
+    """A metric with its children cached: finding one anew takes a lock and a conversion of every label."""
+
+    __slots__ = ("_children", "_metric")
+
+    def __init__(self, metric: _M) -> None:
+        self._metric: _M = metric
+        self._children: dict[tuple[str | int, ...], _M] = {}
+
+    def __call__(self, *labels: str | int) -> _M:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._children[labels] = self._metric.labels(*labels)
+        return child
+
+
+class Metrics:
+    """All metrics of this process. Each method is one event; a whole exchange costs some microseconds."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._watched: list[tuple[str, Callable[[], Mapping[str, float]]]] = []
+        self._gauges: dict[str, Gauge] = {}
+        self._counters: dict[str, tuple[Counter, float]] = {}
+
+        def counter(name: str, about: str, *labels: str) -> _Family[Counter]:
+            return _Family(Counter(f"grounding_{name}", about, labels, registry=registry))
+
+        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Family[Histogram]:
+            return _Family(Histogram(f"grounding_{name}", about, labels, buckets=buckets, registry=registry))
+
+        self._in_flight = Gauge(
+            "grounding_requests_in_flight", "Requests being served.", registry=registry, multiprocess_mode="livesum"
+        )
+        self._exchanges = counter("exchanges", "Exchanges by how they ended.", "route", "outcome", "status")
+        self._stages = histogram("stage_seconds", "Time per stage of an exchange.", _SECONDS, "route", "stage")
+        self._retrievals = counter("retrievals", "Retrievals by status.", "route", "status")
+        self._verdicts = counter("verdicts", "Verdicts on choices.", "route", "kind", "status")
+        self._not_checked = counter("not_checked", "Why choices were not checked.", "route", "kind", "reason")
+        self._facts = counter("facts", "Facts and issues by label.", "route", "kind", "label", "status")
+        self._attempts = counter("upstream_attempts", "Tries at upstreams.", "upstream")
+        self._upstream_errors = counter("upstream_errors", "Failed tries at upstreams.", "upstream", "code")
+        self._tokens = counter("tokens", "Tokens as the upstream counted them.", "route", "kind")
+        self._cached = histogram(
+            "cached_token_share", "Share of an exchange's prompt that the upstream's cache held.", _SHARES, "route"
+        )
+        self._judge_calls = counter("judge_calls", "Calls of judges.", "judge", "purpose", "outcome")
+        self._judge_tokens = counter("judge_tokens", "Tokens of judges.", "judge", "kind")
+        self._judge_cost = counter("judge_cost_usd", "Cost of judges in USD, where prices are configured.", "judge")
+        self._problems = counter("problems", "Things that failed and were worked around or reported.", "event")
+        self._reloads = counter("config_reloads", "Reloads of the configuration.", "result")
+        self._unrecorded = Counter(
+            "grounding_unrecorded_exchanges", "Exchanges that could not be recorded.", registry=registry
+        )
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def entered(self) -> None:
+        """A request was admitted."""
+        self._in_flight.inc()
+
+    def left(self) -> None:
+        """An admitted request has ended."""
+        self._in_flight.dec()
+
+    def stage(self, route: str, stage: str, seconds: float) -> None:
+        """A stage of an exchange took so long."""
+        self._stages(route, stage).observe(seconds)
+
+    def verdict(self, route: str, verdict: Verdict) -> None:
+        """A verdict on one choice: its status, why it is none, its facts' labels, the time of each of its steps."""
+        kind = verdict.kind
+        self._verdicts(route, kind, verdict.status).inc()
+        if verdict.status is Status.NOT_CHECKED and verdict.reason is not None:
+            self._not_checked(route, kind, verdict.reason).inc()
+        for fact in verdict.facts:
+            self._facts(route, kind, fact.label or "none", fact.status).inc()
+        for issue in verdict.issues:
+            self._facts(route, kind, issue.label or "none", issue.status).inc()
+        for step, seconds in verdict.seconds.items():
+            self._stages(route, f"check.{step}").observe(seconds)
+
+    def exchange(self, record: ExchangeView) -> None:
+        """An exchange has ended."""
+        route = record.route
+        self._exchanges(route, record.outcome, record.status).inc()
+        self._retrievals(route, record.retrieval_status).inc()
+        for stage, seconds in record.seconds.items():
+            if stage not in _REPORTED:
+                self._stages(route, stage).observe(seconds)
+        for attempt in record.attempts:
+            self._attempts(attempt.upstream).inc()
+            if attempt.error:
+                self._upstream_errors(attempt.upstream, attempt.error).inc()
+        if record.usage:
+            self._count_tokens(route, record)
+        for check in record.checks:
+            self._count_calls(check)
+
+    def _count_tokens(self, route: str, record: ExchangeView) -> None:
+        prompt, cached, completion = tokens(record.usage)
+        if completion:
+            self._tokens(route, "completion").inc(completion)
+        if prompt:
+            self._tokens(route, "prompt").inc(prompt)
+            if cached:
+                self._tokens(route, "cached").inc(cached)
+            self._cached(route).observe(min(1.0, cached / prompt))
+
+    def _count_calls(self, check: CheckView) -> None:
+        for call in check.calls:
+            self._judge_calls(call.judge, call.purpose, "error" if call.error else "ok").inc()
+            self._judge_tokens(call.judge, "prompt").inc(call.prompt_tokens)
+            self._judge_tokens(call.judge, "completion").inc(call.completion_tokens)
+            if call.cost_usd:
+                self._judge_cost(call.judge).inc(call.cost_usd)
+
+    def problem(self, event: str) -> None:
+        """Something failed; `event` is the name it has in the log."""
+        self._problems(event).inc()
+
+    def reloaded(self, *, accepted: bool) -> None:
+        """A changed configuration was put in force, or refused."""
+        self._reloads("accepted" if accepted else "refused").inc()
+
+    def unrecorded(self) -> None:
+        """An exchange could not be recorded."""
+        self._unrecorded.inc()
+
+    # -- gauges kept elsewhere -----------------------------------------------------------------------------------------
+
+    def watch(self, prefix: str, stats: Callable[[], Mapping[str, float]]) -> None:
+        """Show numbers kept elsewhere as `grounding_<prefix>_<name>`; names ending in `_total` are counters."""
+        self._watched.append((prefix, stats))
+
+    def refresh(self) -> None:
+        """Read every watched number now. Rendering does so for its own process."""
+        for prefix, stats in self._watched:
+            for name, value in stats().items():
+                if name.endswith("_total"):
+                    self._raise_counter(f"grounding_{prefix}_{name}", value)
+                else:
+                    self._gauge(f"grounding_{prefix}_{name}", _COMBINE.get(name, "livesum")).set(value)
+
+    async def keep_fresh(self, interval_s: float = 2.0) -> None:
+        """Refresh until cancelled, so that another worker's rendering finds recent numbers."""
+        while True:
+            self.refresh()
+            await asyncio.sleep(interval_s)
+
+    def _gauge(self, name: str, combine: _Combine) -> Gauge:
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            gauge = Gauge(name, _WATCHED, registry=self._registry, multiprocess_mode=combine)
+            self._gauges[name] = gauge
+        return gauge
+
+    def _raise_counter(self, name: str, value: float) -> None:
+        known = self._counters.get(name)
+        counter, last = known or (Counter(name.removesuffix("_total"), _WATCHED, registry=self._registry), 0.0)
+        counter.inc(max(0.0, value - last))
+        self._counters[name] = (counter, value)
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition for a scrape and its content type, in the format the `Accept` header asks for."""
+        self.refresh()
+        encode, content_type = choose_encoder(accept)
+        registry = self._registry
+        directory = os.environ.get(_DIRECTORY)
+        if directory:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, directory)  # type: ignore[no-untyped-call]
+        return encode(registry), content_type

@@ -1,0 +1,109 @@
+"""What telemetry reads of an exchange's record. Pure protocols; the ledger's record satisfies them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+
+class JudgeCallView(Protocol):
+    """A judge's call."""
+
+    @property
+    def judge(self) -> str: ...
+    @property
+    def purpose(self) -> str: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def completion_tokens(self) -> int: ...
+    @property
+    def cost_usd(self) -> float | None: ...
+    @property
+    def error(self) -> str: ...
+
+
+class FactView(Protocol):
+    """A fact with its verdict."""
+
+    @property
+    def status(self) -> str: ...
+
+
+class CheckView(Protocol):
+    """A verdict on one choice."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def facts(self) -> Sequence[FactView]: ...
+    @property
+    def calls(self) -> Sequence[JudgeCallView]: ...
+
+
+class AttemptView(Protocol):
+    """One try at an upstream; `error` is a code, "" for success."""
+
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def error(self) -> str: ...
+
+
+class ExchangeView(Protocol):
+    """The record of an exchange. `seconds` holds times by stage, with `total`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def route(self) -> str: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def key_id(self) -> str | None: ...
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def stream(self) -> bool: ...
+    @property
+    def release(self) -> str: ...
+    @property
+    def action(self) -> str: ...
+    @property
+    def retrieval_status(self) -> str: ...
+    @property
+    def check_status(self) -> str: ...
+    @property
+    def check_reason(self) -> str | None: ...
+    @property
+    def error_code(self) -> str: ...
+    @property
+    def usage(self) -> Mapping[str, Any]: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
+    @property
+    def sources(self) -> Sequence[object]: ...
+    @property
+    def checks(self) -> Sequence[CheckView]: ...
+    @property
+    def attempts(self) -> Sequence[AttemptView]: ...
+
+
+def tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Prompt, cached and completion tokens of a `usage` object; 0 for what it does not say in a usable way."""
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    return _count(usage.get("prompt_tokens")), _count(cached), _count(usage.get("completion_tokens"))
+
+
+def _count(value: Any) -> int:
+    """Upstreams may send anything here."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

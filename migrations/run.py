@@ -1,0 +1,108 @@
+"""Runs the migrations from Python, over asyncpg, under an advisory lock.
+
+Does not know what the revisions do, where the URL comes from, or who waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeVar
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+SCHEMA: Final = "ledger"
+# Any number will do, as long as every release uses the same one.
+_LOCK_KEY: Final = 0x67_72_6E_64
+
+
+Result = TypeVar("Result")
+
+
+class Phase(StrEnum):
+    """How far to go: `pre` stops before the first revision that must wait for the end of a rollout."""
+
+    PRE = "pre"
+    ALL = "all"
+
+
+async def migrate(url: str, *, phase: Phase | str = Phase.ALL) -> list[str]:
+    """Bring the schema up to date and return the revisions that ran, oldest first.
+
+    Several processes may call this at once: one runs, the others wait and find nothing to do. Each revision is one
+    transaction with its entry in the version table. Raises `sqlalchemy.exc.SQLAlchemyError` or `OSError`.
+    """
+    return await _run(url, lambda connection: _upgrade(connection, Phase(phase)))
+
+
+async def pending(url: str) -> list[str]:
+    """Revisions that have not run, oldest first. Changes nothing."""
+    return await _run(url, lambda connection: [script.revision for script in _pending(connection)])
+
+
+async def current(url: str) -> str | None:
+    """The newest revision that ran; None for an empty database. Changes nothing."""
+    return await _run(url, _current)
+
+
+async def _run(url: str, call: Callable[[Connection], Result]) -> Result:
+    target = make_url(url).set(drivername="postgresql+asyncpg")
+    if "sslmode" in target.query:  # libpq's name for what asyncpg calls `ssl`
+        target = target.difference_update_query(["sslmode"]).update_query_dict({"ssl": target.query["sslmode"]})
+    engine = create_async_engine(target, poolclass=NullPool)
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(call)
+    finally:
+        await engine.dispose()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    return config
+
+
+def _current(connection: Connection) -> str | None:
+    exists = connection.execute(text("SELECT to_regclass('ledger.alembic_version') IS NOT NULL")).scalar_one()
+    if not exists:
+        return None
+    context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
+    return context.get_current_revision()
+
+
+def _pending(connection: Connection) -> list[Script]:
+    at = _current(connection)
+    scripts: list[Script] = []
+    for script in ScriptDirectory.from_config(_config()).walk_revisions():  # newest first
+        if script.revision == at:
+            break
+        scripts.append(script)
+    return scripts[::-1]
+
+
+def _upgrade(connection: Connection, phase: Phase) -> list[str]:
+    connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK_KEY})
+    connection.commit()
+    try:
+        done = []
+        for script in _pending(connection):
+            if phase is Phase.PRE and script.module.PHASE == "post":
+                break
+            config = _config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, script.revision)
+            done.append(script.revision)
+        return done
+    finally:
+        connection.rollback()
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK_KEY})
+        connection.commit()

@@ -1,0 +1,140 @@
+"""Query text to hits over one or several collections.
+
+Knows nothing of prompts, of score thresholds or of where a scope's groups come from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from retrieval.collection import Collection
+from retrieval.errors import IndexMismatchError, RetrievalError, SearchError
+from retrieval.index.base import differences
+from retrieval.types import Hit, Retrieved, Scope, Signature
+from retrieval.visibility import visible
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class QueryEncoder(Protocol):
+    """Encodes one query, off the event loop; shape `(dimension,)`. Several callers may share one batch."""
+
+    async def encode_query(self, text: str) -> npt.NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrieverSettings:
+    """How a retriever searches.
+
+    `collections` are searched when a scope names none; empty means all it was given. `k` is used when a scope has none,
+    and no scope gets more than `max_k`. A collection of at most `inline_until` vectors is searched on the event loop:
+    below it the scan is cheaper than handing it to a thread and back.
+    """
+
+    collections: tuple[str, ...] = ()
+    k: int = 9
+    max_k: int = 200
+    inline_until: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= self.max_k:
+            raise ValueError("k lies between 1 and max_k")
+
+
+class CollectionRetriever:
+    """Encodes a query once and searches every collection of the scope with it.
+
+    Raises `IndexMismatchError` for collections of different encoders: their scores cannot be compared.
+    """
+
+    def __init__(
+        self, collections: Mapping[str, Collection], encoder: QueryEncoder, settings: RetrieverSettings | None = None
+    ) -> None:
+        self._collections = dict(collections)
+        _require_one_encoder(self._collections)
+        self._encoder = encoder
+        self._settings = settings or RetrieverSettings()
+
+    async def retrieve(self, query: str, scope: Scope) -> Retrieved:
+        """The best hits of all collections together, each passage and each text once.
+
+        A collection that fails is named in `detail` and the others are served. Raises `EncodeError` when the query
+        cannot be encoded and `SearchError` when every collection failed.
+        """
+        names = scope.collections or self._settings.collections or tuple(self._collections)
+        k = min(scope.k if scope.k is not None else self._settings.k, self._settings.max_k)
+        if k < 1 or not names or not query.strip():
+            return Retrieved(hits=())
+        vector = (await self._encoder.encode_query(query)).reshape(1, -1)
+        names = tuple(dict.fromkeys(names))
+        results = await asyncio.gather(*(self._search(name, vector, k, scope) for name in names))
+        failures = [result for result in results if isinstance(result, RetrievalError)]
+        detail = "; ".join(
+            f"collection {name!r}: {result}"
+            for name, result in zip(names, results, strict=True)
+            if isinstance(result, RetrievalError)
+        )
+        if len(failures) == len(names):
+            raise SearchError(f"no collection could be searched: {detail}", hint=failures[0].hint) from failures[0]
+        found = [hit for result in results if not isinstance(result, RetrievalError) for hit in result]
+        return Retrieved(hits=best(found, k), detail=detail)
+
+    async def _search(
+        self, name: str, vector: npt.NDArray[np.float32], k: int, scope: Scope
+    ) -> Sequence[Hit] | RetrievalError:
+        collection = self._collections.get(name)
+        if collection is None:
+            return SearchError("there is no collection of this name", hint="check the route's list of collections")
+        try:
+            if collection.brief(self._settings.inline_until):
+                return collection.search(vector, k, scope)[0]
+            return (await asyncio.to_thread(collection.search, vector, k, scope))[0]
+        except RetrievalError as error:
+            return error
+
+
+class StaticRetriever:
+    """A shipped double: the same hits for every query, as far as the scope may see them. It knows no collections."""
+
+    def __init__(self, hits: Iterable[Hit], *, k: int = 9) -> None:
+        self._hits = tuple(hits)
+        self._k = k
+
+    async def retrieve(self, query: str, scope: Scope) -> Retrieved:
+        seen = [hit for hit in self._hits if visible(hit.passage.metadata, scope)]
+        return Retrieved(hits=best(seen, scope.k if scope.k is not None else self._k))
+
+
+def _require_one_encoder(collections: Mapping[str, Collection]) -> None:
+    first: tuple[str, Signature] | None = None
+    for name, collection in collections.items():
+        signature = replace(collection.signature(), splitter="")
+        if first is None:
+            first = name, signature
+        elif found := differences(first[1], signature):
+            raise IndexMismatchError(
+                f"collections {first[0]!r} and {name!r} cannot be searched together, their encoders differ "
+                f"({'; '.join(f'{field}: {left!r} and {right!r}' for field, left, right in found)})",
+                hint="give both the same encoder and ingest again, or use them in different routes",
+            )
+
+
+def best(hits: Iterable[Hit], k: int) -> tuple[Hit, ...]:
+    """The k best hits, each passage id and each text once; equal scores order by passage id."""
+    ids: set[str] = set()
+    texts: set[str] = set()
+    chosen: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.passage.id)):
+        if len(chosen) >= k:
+            break
+        if hit.passage.id not in ids and hit.passage.sha256 not in texts:
+            ids.add(hit.passage.id)
+            texts.add(hit.passage.sha256)
+            chosen.append(hit)
+    return tuple(chosen)
