@@ -120,7 +120,9 @@ class FileIngest:
             if path not in present and str(path) not in self._stored:
                 raise self._absent(path)
         found = self._discovered(present, loaders)
-        covered = {name for name in self._stored if prune or any(Path(name).is_relative_to(root) for root in roots)}
+        covered = {
+            name for name in self._stored if (prune and roots) or any(Path(name).is_relative_to(root) for root in roots)
+        }
         for stored in sorted(covered - found.keys()):
             self._forget(stored)
         if reload:
@@ -131,6 +133,7 @@ class FileIngest:
             if name in self._waiting:
                 self._take(name, source)
             self._waiting.discard(name)
+        self._progress(Progress(stage=Stage.LOAD, done=len(found), total=len(found)))
         return self.outcome
 
     def forget(self, paths: Iterable[Path]) -> Outcome:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from retrieval.errors import CollectionBusyError
+from retrieval.errors import CollectionBusyError, RetrievalError
 
 _RETRY_S = 0.02
 
@@ -44,7 +44,13 @@ class WriteLock:
 
     def acquire(self) -> bool:
         """Take the lock if it is free."""
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RetrievalError(
+                f"the lock file {self._path} cannot be opened: {error.strerror}",
+                hint="make the collection's directory writable for this user",
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.truncate(handle, 0)

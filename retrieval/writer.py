@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from retrieval.edit import StoreEdit
+from retrieval.errors import RetrievalError
 from retrieval.index.base import IndexSettings, differences, require_same
 from retrieval.index.faiss import FaissIndex
 from retrieval.ingest import FileIngest, IngestReport, Outcome, Progress, Stage, quiet
@@ -49,7 +50,7 @@ class IngestOptions:
 
     `loaders` empty means the shipped ones and those of installed packages. `rebuild` encodes every passage anew, and
     splits every file anew where the encoder or the splitter changed. `prune` drops stored files that lie under none of
-    the given paths: for a collection whose configuration lists all of its sources.
+    the given paths, if there are any: for a collection whose configuration lists all of its sources.
     """
 
     loaders: tuple[Loader, ...] = ()
@@ -106,7 +107,7 @@ class CollectionWriter:
             encoded = self._fill(index, edit, rows, reuse, options)
             index.delete(outcome.gone)
             snapshot = f"{SNAPSHOTS}{generation:010d}"
-            index.snapshot(self.directory / snapshot)
+            self._snapshot(index, self.directory / snapshot)
         options.progress(Progress(stage=Stage.SNAPSHOT, done=1, total=1, detail=snapshot))
         published = StoreState(generation=generation, snapshot=snapshot, signature=self.signature)
         edit.publish(published)
@@ -136,6 +137,15 @@ class CollectionWriter:
         finally:
             staging.close()
         return vectoriser.encoded
+
+    def _snapshot(self, index: FaissIndex, directory: Path) -> None:
+        try:
+            index.snapshot(directory)
+        except (OSError, RuntimeError) as error:  # faiss reports a full disk as RuntimeError
+            raise RetrievalError(
+                f"the index snapshot {directory} cannot be written: {error}",
+                hint="free disk space or repair the directory; the collection is as it was before",
+            ) from error
 
     def _index(self, state: StoreState) -> FaissIndex:
         if not state.snapshot:

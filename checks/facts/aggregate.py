@@ -10,12 +10,13 @@ fails too. Before that last step, a passage confident of `half_true` or `opinion
 so does `needs_no_verification` when the passages say so on average. Score: max(best r, 1 - best s).
 
 `graded`: support S is a noisy-or of the passages' s, best first, each next one counting half as much as the one
-before (sources copy each other); refutation R is the best r; s and r below `floor` count nothing. With S and R bent so that
-their thresholds come to lie at 0.5, the masses are: true S(1-R), refuted R(1-S), conflict SR (opinions differ), and
-(1-S)(1-R) for what the documents leave undecided: half_true, opinions_differ, needs_no_verification or not_supported by
-the same rule as under `strict`. The label is the largest mass.
-Score: R(1 - 0.6 S) + 0.25 (1-R)(1-S): a refuted fact is wrong, a disputed one rather not, an unsupported one in one case
-of four (about the share of false facts in labelled answers). A score above `fail_threshold` fails a fact of any label.
+before (sources copy each other); refutation R is the best r; s and r below `floor` count nothing. With S and R bent
+so that their thresholds come to lie at 0.5, the masses are: true S(1-R), refuted R(1-S), conflict SR (opinions
+differ), and (1-S)(1-R) for what the documents leave undecided: half_true, opinions_differ, needs_no_verification or
+not_supported by the same rule as under `strict`. The label is the largest mass.
+Score: R(1 - 0.6 S) + 0.25 (1-R)(1-S): a refuted fact is wrong, a disputed one rather not, an unsupported one in one
+case of four (about the share of false facts in labelled answers). A score above `fail_threshold` fails a fact whose
+label the route has not set itself.
 A fact not supported under `graded` is `not_checked(no_evidence)` otherwise: silence of the documents is no pass.
 
 Answer: any failed fact fails it; otherwise any fact not checked leaves it not checked, with that fact's reason;

@@ -192,7 +192,7 @@ def is_refusal(words: str) -> bool:
 
 
 def _harmless(part: str) -> bool:
-    """Whether what follows a comma in a refusal goes on with it: an item of a list, or a plea; not a second statement."""
+    """Whether what follows a comma in a refusal is an item of a list or a plea, not a second statement."""
     words = part.casefold().split()
     if len(words) <= 2 or _PLEA.match(part.strip()):
         return True

@@ -27,7 +27,7 @@ def collection_directory(config: GatewayConfig, name: str) -> Path:
 def collection_settings(config: CollectionConfig) -> CollectionSettings:
     """The settings of a collection's section."""
     return CollectionSettings(
-        split=SplitSettings(tokens=config.splitter.tokens, overlap_sentences=config.splitter.overlap_sentences),
+        split=SplitSettings(target_tokens=config.splitter.tokens, overlap_sentences=config.splitter.overlap_sentences),
         index=IndexSettings(flat_until=config.hnsw_from),
     )
 

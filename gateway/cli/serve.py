@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from gateway.app.collections import used_collections
+from gateway.app.runtime import build_runtime
 from gateway.app.serving import CONFIG_VARIABLE, open_database
 from gateway.cli.banner import banner
 from gateway.cli.collections import ingest_collections
@@ -50,6 +51,8 @@ async def _prepare(config: GatewayConfig, path: Path, stack: AsyncExitStack) -> 
     database, _ = await open_database(config, stack)
     await migrate(database)
     await asyncio.to_thread(ingest_collections, config, tuple(used_collections(config)))
+    # Whatever a worker would stumble over is said here, in one plain message and before anything listens.
+    await (await build_runtime(config)).retire()
     os.environ[CONFIG_VARIABLE] = str(path.absolute())
     if config.server.workers > 1:
         share_between_workers(config.data_dir / "metrics")

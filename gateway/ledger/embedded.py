@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import structlog
 
 from gateway.errors import EmbeddedPostgresError

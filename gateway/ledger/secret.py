@@ -1,6 +1,7 @@
-"""The key for hashed bodies: 32 random bytes in a file only its owner may read.
+"""Key files: 32 random bytes that only their owner may read.
 
-Kept for good, so that equal texts have equal hashes across restarts and workers. Losing it loses nothing else.
+The key for hashed bodies is kept for good, so that equal texts have equal hashes across restarts and workers. Losing it
+loses nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ _LENGTH: Final = 32
 
 
 def load_hash_key(directory: Path) -> bytes:
-    """The key of a data directory, made on first use; several processes at once agree on one. Raises `OSError`."""
-    path = directory / FILE_NAME
+    """The key for hashed bodies of a data directory. Raises `OSError`."""
+    return load_key(directory / FILE_NAME)
+
+
+def load_key(path: Path) -> bytes:
+    """A key file, made on first use; several processes at once agree on one. Raises `OSError`."""
     for _ in range(2):
         try:
             key = path.read_bytes()

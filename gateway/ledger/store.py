@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -38,9 +39,13 @@ _PAGE_DECODER = msgspec.json.Decoder(tuple[datetime, str])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeFilter:
-    """What to list; None does not restrict. Times are inclusive below and exclusive above."""
+    """What to list; None does not restrict. Times are inclusive below and exclusive above.
+
+    `routes` are those whose exchanges the reader may see.
+    """
 
     route: str | None = None
+    routes: tuple[str, ...] | None = None
     check_status: str | None = None
     reason: str | None = None
     outcome: str | None = None
@@ -223,7 +228,7 @@ class _translated:
             return
         if isinstance(error, DBAPIError):
             state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None) or ""
-            message = str(error.orig).partition(": ")[2] or str(error.orig)
+            message = re.sub(r"^<class '[^']*'>: ", "", str(error.orig))
             if state[:2] in _REFUSED_CLASSES or (not state and type(error).__name__ == "DataError"):
                 raise RecordRefusedError(message, sqlstate=state) from error
             hint = " (run `grounding-gateway migrate`)" if state in {"42P01", "3F000", "42703"} else ""
@@ -271,6 +276,9 @@ def _where(filters: ExchangeFilter) -> tuple[list[str], dict[str, Any]]:
         where.append("check_status = 'failed'")
     if filters.outcome is not None and filters.outcome != "completed":
         where.append("outcome <> 'completed'")
+    if filters.routes is not None:
+        where.append("route = ANY(:routes)")
+        values["routes"] = list(filters.routes)
     if filters.since is not None:
         where.append("created_at >= :since")
         values["since"] = filters.since

@@ -42,7 +42,7 @@ _TICK_S: Final = 1.0
 _ADOPT_S: Final = 15.0
 _UPKEEP_S: Final = 3600.0
 _FIRST_DELAY_S: Final = 0.1
-_LAST_DELAY_S: Final = 15.0
+_LAST_DELAY_S: Final = 5.0
 _YEARS: Final = range(2000, 2200)
 
 

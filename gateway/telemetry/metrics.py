@@ -45,10 +45,16 @@ def share_between_workers(directory: Path) -> None:
     os.environ[_DIRECTORY] = str(directory)
 
 
-def forget_worker(pid: int) -> None:
-    """Drop the live gauges of a worker that has ended. Counters stay."""
-    if os.environ.get(_DIRECTORY):
-        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+def _forget_ended_workers(directory: Path) -> None:
+    """Drop the gauges of workers that have ended, however they did. Counters stay."""
+    for file in directory.glob("gauge_live*_*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid, str(directory))  # type: ignore[no-untyped-call]
+        except PermissionError:
+            continue
 
 
 _M = TypeVar("_M", Counter, Gauge, Histogram)
@@ -226,6 +232,7 @@ class Metrics:
         registry = self._registry
         directory = os.environ.get(_DIRECTORY)
         if directory:
+            _forget_ended_workers(Path(directory))
             registry = CollectorRegistry()
             MultiProcessCollector(registry, directory)  # type: ignore[no-untyped-call]
         return encode(registry), content_type

@@ -287,8 +287,9 @@ async def test_facts_beyond_the_budget_are_named_too_long_and_never_dropped() ->
 
 SENTENCES = st.sampled_from(
     [
-        "The warranty lasts two years. ", "The warranty lasts five years. ", "It covers water.\n", "Hello! ", "I don't know. ",
-        "- Shipping takes three days\n", "| Item | Days |\n|---|---|\n| Shipping | three |\n\n", "```\ncode\n```\n", "Why? ",
+        "The warranty lasts two years. ", "The warranty lasts five years. ", "It covers water.\n", "Hello! ",
+        "I don't know. ", "- Shipping takes three days\n", "| Item | Days |\n|---|---|\n| Shipping | three |\n\n",
+        "```\ncode\n```\n", "Why? ",
         "Batteries are excluded, e.g. from warranty", "\n\n", "Это работает. ",
     ]
 )  # fmt: skip
@@ -307,8 +308,8 @@ def test_an_answer_checked_piece_by_piece_gets_the_verdict_of_the_whole(answer: 
         # While the answer is still being written, a settled segment is judged on the text so far.
         stream, early = SegmentStream(), []
         for at in range(0, len(answer), 7):
-            for segment in stream.feed(answer[at : at + 7]):
-                early.append(await check.check_segment(case(answer[: at + 7]), segment))
+            so_far = case(answer[: at + 7])
+            early += [await check.check_segment(so_far, segment) for segment in stream.feed(answer[at : at + 7])]
         early += [await check.check_segment(whole, segment) for segment in stream.finish()]
         assert check.conclude(whole, early) == check.conclude(whole, pieces)
 

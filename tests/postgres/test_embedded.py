@@ -37,6 +37,14 @@ def postmaster_pid(directory: Path) -> int | None:
     return int(path.read_text().split()[0]) if path.exists() else None
 
 
+def kill_postmaster(pid: int) -> None:
+    """Kill it and see it gone, or a zombie nobody has buried yet."""
+    os.kill(pid, signal.SIGKILL)
+    status = Path(f"/proc/{pid}/cmdline")
+    while status.exists() and status.read_bytes():
+        os.sched_yield()
+
+
 def start_elsewhere(directory: Path) -> subprocess.Popen[str]:
     """Another process that uses the server until its stdin is closed."""
     process = subprocess.Popen(
@@ -121,7 +129,7 @@ async def test_a_killed_server_comes_back_at_the_same_address(tmp_path: Path) ->
     await server.ensure_running()
     pid = postmaster_pid(tmp_path)
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    kill_postmaster(pid)
     await server.ensure_running()
     assert postmaster_pid(tmp_path) != pid
     assert server.url == url
@@ -156,6 +164,7 @@ async def test_a_remembered_port_that_is_taken_by_now_is_replaced(tmp_path: Path
     first = await server.start()
     await server.stop()
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", int((tmp_path / "port").read_text())))
         taken.listen()
         second = await server.start()

@@ -141,6 +141,7 @@ async def test_postgres_killed_under_load_loses_and_doubles_nothing(tmp_path: Pa
         await postgres.stop()
 
 
+@pytest.mark.slow
 async def test_serving_goes_on_while_postgres_is_away_and_all_arrives_when_it_is_back(tmp_path: Path) -> None:
     postgres = EmbeddedPostgres(tmp_path / "postgres")
     url = await postgres.start()

@@ -71,7 +71,10 @@ async def test_processes_that_make_partitions_together_do_not_fail(fresh_postgre
     months = months_ahead(date(2026, 11, 1), 2)
     made = await asyncio.gather(*(store.ensure_partitions(months) for store in stores))
     assert sorted(made) == [False, False, False, True]
-    found = await rows(fresh_postgres_url, "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE relkind = 'r'")  # fmt: skip
+    found = await rows(
+        fresh_postgres_url,
+        "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE relkind = 'r'",
+    )
     assert found[0][0] == 3 * len(TABLES)
     for store in stores:
         await store.aclose()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from retrieval.split import SplitSettings
 
 from retrieval.collection import Collection
 from retrieval.errors import IndexCorruptError, IndexMismatchError, RetrievalError, SearchError
+from retrieval.split import SplitSettings
 from retrieval.types import Scope
 from retrieval.writer import STORE, CollectionSettings, IngestOptions
 from tests.retrieval.library import SETTINGS, TOPICS, CountingEncoder, ask, write_library

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retrieval.collection import Collection
-from retrieval.errors import CollectionBusyError, EncodeError, IndexMismatchError, LoadError
+from retrieval.errors import CollectionBusyError, EncodeError, IndexMismatchError, LoadError, RetrievalError
 from retrieval.index.base import IndexSettings
 from retrieval.ingest import Progress, Stage
 from retrieval.lock import WriteLock
@@ -196,6 +196,7 @@ def test_pruning_drops_what_the_configuration_no_longer_names(
         hit.passage.title for hit in ask(collection, "delta", k=50)
     ]
     assert collection.stats().counts.files == 1
+    assert collection.ingest([], IngestOptions(prune=True)).removed == 0
 
 
 def test_forgetting_a_path_removes_it_from_answers_and_keeps_the_files(collection: Collection, docs: Path) -> None:
@@ -332,6 +333,27 @@ def test_a_failing_encoder_leaves_the_collection_as_it_was(
     assert collection.verify() == ()
     report = collection.ingest([docs])
     assert (report.added, report.removed) == (1, 1)
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_the_collection_as_it_was(collection: Collection, docs: Path) -> None:
+    collection.ingest([docs])
+    (docs / "0.txt").unlink()
+    obstacle = collection.directory / "index-0000000002"
+    obstacle.write_text("in the way")
+    with pytest.raises(RetrievalError, match="cannot be written") as caught:
+        collection.ingest([docs])
+    assert "as it was" in caught.value.hint
+    assert TOPICS[0] in texts(ask(collection, TOPICS[0]))
+    assert collection.verify() == ()
+    obstacle.unlink()
+    assert collection.ingest([docs]).removed == 1
+
+
+def test_a_directory_that_cannot_be_locked_is_an_error_that_says_what_to_do(collection: Collection, docs: Path) -> None:
+    (collection.directory / LOCK).mkdir()
+    with pytest.raises(RetrievalError, match="lock file") as caught:
+        collection.ingest([docs])
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("fault", ["nan", "fewer"])

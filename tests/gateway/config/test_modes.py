@@ -74,7 +74,7 @@ def test_a_422_after_released_sentences_is_refused_with_the_way_out() -> None:
 
 def test_a_check_of_whole_answers_cannot_release_sentences() -> None:
     (line,) = configured(Release.SENTENCE, Action.ANNOTATE, "check: {kind: plugin, name: p}")
-    assert "judges the whole answer; use release: held" in line
+    assert "this one judges the whole; use release: held" in line
     assert configured(Release.SENTENCE, Action.ANNOTATE, "check: {kind: plugin, name: p, whole_answer: false}") == []
 
 

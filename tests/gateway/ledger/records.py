@@ -112,7 +112,17 @@ def rich_record(exchange_id: str, **changes: Any) -> ExchangeRecord:
                 "The parcel ships on Mondays.",
             ),
             SourceRecord(
-                2, "doc", "doc#2", "Colours", "https://docs/colour", 0.5, 40, 60, "cd" * 32, "It is red.", False
+                2,
+                "doc",
+                "doc#2",
+                "Colours",
+                "https://docs/colour",
+                0.5,
+                40,
+                60,
+                "cd" * 32,
+                "It is red.",
+                used_in_prompt=False,
             ),
         ],
         "checks": [check],

@@ -62,8 +62,8 @@ async def test_an_opening_that_nobody_awaits_reaches_the_disk_too(spool: Spool) 
 
 
 async def test_a_short_exchange_costs_one_row(spool: Spool) -> None:
-    receipts = [spool.add_opening(opening("x1")), spool.add_record("x1", b'{"id":"x1"}')]
-    assert [await receipt for receipt in receipts] == [Receipt.SPOOLED] * 2
+    opened, recorded = spool.add_opening(opening("x1")), spool.add_record("x1", b'{"id":"x1"}')
+    assert (await opened, await recorded) == (Receipt.SPOOLED, Receipt.SPOOLED)
     assert on_disk(spool.file.path) == (1, 0)
 
 

@@ -1,0 +1,1 @@
+"""The fact-check: segments, questions, classification, aggregation."""
