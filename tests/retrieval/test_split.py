@@ -1,5 +1,6 @@
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -154,8 +155,8 @@ def test_passages_of_a_section_are_balanced_and_leave_no_crumb() -> None:
 def test_overlap_repeats_the_last_sentence_only_where_a_paragraph_was_cut() -> None:
     text = "First block stands alone.\n\n" + " ".join(f"This is sentence number {n} here." for n in range(12))
     plain, doubled = (split(document(text), ENCODER, small(30, overlap)) for overlap in (0, 1))
-    assert all(a.end <= b.start for a, b in zip(plain, plain[1:], strict=False))
-    assert any(a.end > b.start for a, b in zip(doubled, doubled[1:], strict=False))
+    assert all(a.end <= b.start for a, b in pairwise(plain))
+    assert any(a.end > b.start for a, b in pairwise(doubled))
     assert_sound(document(text), doubled, 30)
 
 

@@ -147,6 +147,8 @@ async def test_filters_find_what_an_operator_asks_for(store: PostgresStore) -> N
 
     assert await ids() == ["gone", "skipped", "failed"]
     assert await ids(route="other") == ["gone"]
+    assert await ids(routes=("other", "none")) == ["gone"]
+    assert await ids(routes=()) == []
     assert await ids(check_status="failed") == ["failed"]
     assert await ids(reason="disabled") == ["skipped"]
     assert await ids(outcome="client_closed") == ["gone"]
