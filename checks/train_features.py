@@ -33,25 +33,28 @@ SEED = 20261130
 # A sign that must not turn round: +1 may only raise the log-odds, -1 only lower them. Keeps artefacts of the sources
 # (a "not" that means false in one set and true in another) out of the model.
 _RISES_WITH_SUPPORT = (
-    "cover cover_exact cover_two cover_passage cover_query cover_query_window cover_anchor numbers_agreed in_order "
-    "longest_run clean"
+    "cover cover_exact cover_two cover_passage cover_query cover_query_window cover_anchor cover_said numbers_agreed "
+    "clean"
 )
 _FALLS_WITH_SUPPORT = (
     "uncovered uncovered_share unknown numbers_missing numbers_nowhere numbers_clash numbers_clash_place units_clash "
     "names_missing names_nowhere names_replaced subject_missing negation_differs negation_fact_only "
-    "negation_window_only opposites opposites_place exclusive siblings operators_clash operators_clash_place "
-    "operators_fact_only replaced inserted out_of_order misbound"
+    "negation_window_only negation_open opposites opposites_place exclusive siblings operators_clash "
+    "operators_clash_place operators_fact_only replaced inserted swapped misbound"
 )
 _RISES_WITH_REFUTATION = (
-    "cover cover_exact cover_anchor cover_query cover_query_window numbers_clash numbers_clash_place units_clash "
-    "negation_differs opposites opposites_place exclusive siblings operators_clash operators_clash_place misbound "
-    "in_order longest_run"
+    "cover cover_exact cover_anchor cover_said cover_query cover_query_window numbers_clash numbers_clash_place "
+    "units_clash negation_differs opposites opposites_place exclusive siblings operators_clash operators_clash_place "
+    "misbound"
 )
 _FALLS_WITH_REFUTATION = "names_nowhere subject_missing unknown"
-_LEFT_OUT = ("yes_no", "asked", "russian", "sentences", "window_items", "hedged", "items", "strong")
+_LEFT_OUT = ("yes_no", "asked", "russian", "sentences", "window_items", "hedged", "items", "strong", "in_order",
+    "longest_run", "numbers_apart", "window_covered", "left_out",
+)  # fmt: skip
 # What half a support looks like: some of it covered, some nowhere. Lengths would only tell the sources apart.
 _HALF_READS = (
-    "cover", "cover_two", "cover_passage", "cover_anchor", "uncovered_share", "numbers_nowhere", "names_nowhere", "inserted",
+    "cover", "cover_two", "cover_passage", "cover_anchor", "uncovered_share", "numbers_nowhere", "names_nowhere",
+    "inserted",
 )  # fmt: skip
 
 

@@ -216,9 +216,11 @@ class SentenceGate:
             if annotations:
                 yield Out(chat.annotation_chunk(self._template, index, annotations))
         for index in indexes:
-            grounding = ending.grounding if index == indexes[-1] else None
-            yield Out(
-                chat.finish_chunk(self._template, index, answer.choices[index].finish_reason or "stop", grounding)
-            )
+            top: dict[str, Any] = {}
+            if index == indexes[-1]:
+                top = chat.unknown_fields(answer)
+                if ending.grounding is not None:
+                    top["grounding"] = ending.grounding
+            yield Out(chat.closing_chunk(self._template, answer.choices[index], top))
         if self._usage is not None and ending.include_usage:
             yield Out(self._usage.data)

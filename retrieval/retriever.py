@@ -33,14 +33,15 @@ class RetrieverSettings:
     """How a retriever searches.
 
     `collections` are searched when a scope names none; empty means all it was given. `k` is used when a scope has none,
-    and no scope gets more than `max_k`. A collection of at most `inline_until` vectors is searched on the event loop:
-    below it the scan is cheaper than handing it to a thread and back.
+    and no scope gets more than `max_k`. A collection of at most `inline_until` vectors is searched on the event loop.
+    At 10,000 vectors a search holds its thread for 1 ms, and for 2 to 3 ms right after an encoding has emptied the
+    cache; handing it over measured no slower (6 to 10 ms a retrieval either way), and answers that stream do not wait.
     """
 
     collections: tuple[str, ...] = ()
     k: int = 9
     max_k: int = 200
-    inline_until: int = 10_000
+    inline_until: int = 2_000
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.max_k:

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from checks.facts.lexicon import OPERATORS, Lexicon
 from checks.facts.normalise import Code, Quantity, Word, joined, tokens
@@ -26,8 +27,7 @@ class Kind(IntEnum):
     NEGATION = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One comparable item at `text[start:end]`.
 
     `key` is a stem, or "group:value" for operators. `quantity` is set for numbers only.
@@ -46,7 +46,7 @@ class Sentence:
     """A sentence, list item, heading or table row: `text[start:end]` and its items.
 
     `keys` are the stems of words and names and the operators (stop words left out); `heading` marks titles of
-    sections and questions, which state nothing themselves.
+    sections and questions, which state nothing themselves; `row` marks rows of tables and records.
     """
 
     start: int
@@ -54,6 +54,7 @@ class Sentence:
     items: tuple[Item, ...]
     keys: frozenset[str]
     heading: bool = False
+    row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +80,25 @@ _ABBREVIATION = re.compile(
     r"|(?<![\w])(?<!\d )[^\W\d_]|^\s*\d{1,3})\.$",
     re.IGNORECASE,
 )
+# Tried only where a word of `_PHRASE_STARTS` stands: a search through the whole text costs more than all else.
 _PHRASES = re.compile(
-    r"(?P<min>\bat least\b|\bno(?:t)? (?:less|fewer) than\b|\bminimum of\b|\bor more\b|\bне менее\b|\bне меньше\b|"
-    r"\bкак минимум\b)|(?P<max>\bat most\b|\bno(?:t)? more than\b|\bup to\b|\bmaximum of\b|\bor (?:less|fewer)\b|"
-    r"\bне более\b|\bне больше\b)|(?P<gt>\b(?:more|greater|longer|higher) than\b|\bover(?= [\d€$£])|"
-    r"\babove(?= [\d€$£])|\bexceeding\b|\bсвыше\b|\bболее\b)|(?P<lt>\b(?:less|fewer|shorter|lower) than\b|"
-    r"\bunder(?= [\d€$£])|\bbelow(?= [\d€$£])|\bменее\b)|(?P<no>\bno longer\b|\bfail(?:s|ed)? to\b|\brather than\b|"
-    r"\binstead of\b)|(?P<must>\b(?:ha(?:s|ve)|needs?) to\b)|(?P<skip>\bnot only\b|\bas well as\b|\bне только\b)",
+    r"(?P<min>at least\b|no(?:t)? (?:less|fewer) than\b|minimum of\b|or more\b|не менее\b|не меньше\b|как минимум\b)"
+    r"|(?P<max>at most\b|no(?:t)? more than\b|up to\b|maximum of\b|or (?:less|fewer)\b|не более\b|не больше\b)"
+    r"|(?P<gt>(?:more|greater|longer|higher) than\b|(?:over|above)(?= [\d€$£])|exceeding\b|свыше\b|более\b)"
+    r"|(?P<lt>(?:less|fewer|shorter|lower) than\b|(?:under|below)(?= [\d€$£])|менее\b)"
+    r"|(?P<no>no longer\b|fail(?:s|ed)? to\b|rather than\b|instead of\b)"
+    r"|(?P<must>ha(?:s|ve) to\b|needs? to\b)|(?P<skip>not only\b|as well as\b|не только\b)",
     re.IGNORECASE,
 )
+_PHRASE_STARTS = frozenset(
+    (
+        "at", "no", "not", "minimum", "or", "up", "maximum", "more", "greater", "longer", "higher", "over", "above",
+        "exceeding", "less", "fewer", "shorter", "lower", "under", "below", "fail", "fails", "failed", "rather",
+        "instead", "has", "have", "need", "needs", "as", "не", "как", "свыше", "более", "менее",
+    )
+)  # fmt: skip
+_CYRILLIC = re.compile(r"[а-яё]", re.IGNORECASE)
+_ROW = re.compile(r"[^\n.!?:;|]{1,40}[:=|] ?[^\n;|]{1,200}[;|]")
 _LETTER = re.compile(r"[^\W_]")
 _CELL_STARTS = frozenset(("| ", ": ", "* ", "**", "; "))
 _NOT_UN = ("under", "unit", "uni", "until", "unless", "uncle", "union", "unders")
@@ -130,9 +141,10 @@ def analyse(text: str, lexicon: Lexicon, *, title: str = "") -> Analysed:
     sentences = []
     for (start, end), items in zip(spans, per_sentence, strict=True):
         keys = frozenset(item.key for item in items if item.kind <= Kind.NAME or item.kind is Kind.OPERATOR)
-        heading = text[end - 1] == "?" or bool(_HEADING.match(text, start, end))
-        sentences.append(Sentence(start, end, tuple(items), keys, heading))
-    letters = sum("а" <= c <= "я" for c in text[:400].lower())
+        heading = text[end - 1] == "?" or bool(_HEADING.match(text, start, end)) or _stands_alone(text, start, end)
+        row = text[start] == "|" or bool(_ROW.match(text, start, end))
+        sentences.append(Sentence(start, end, tuple(items), keys, heading, row))
+    letters = len(_CYRILLIC.findall(text, 0, 400))
     title_items = list(_items(title, [0], lexicon)) if title else []
     return Analysed(
         text=text,
@@ -145,23 +157,28 @@ def analyse(text: str, lexicon: Lexicon, *, title: str = "") -> Analysed:
     )
 
 
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """A short line without a stop, above a blank line: a heading whose mark a loader took away."""
+    if end - start > 80 or text[end - 1] in ".!:;|…" or not text.startswith("\n\n", end):
+        return False
+    return text[start].isalnum() and (start == 0 or text[start - 1] == "\n") and "\n" not in text[start:end]
+
+
 def _items(text: str, starts: list[int], lexicon: Lexicon) -> list[Item]:
     sentence_starts = {_first_letter(text, start) for start in starts}
-    phrases = {m.start(): m for m in _PHRASES.finditer(text)}
     found: list[Item] = []
     skip_to = 0
     all_tokens = joined(tokens(text), text)
     for number, token in enumerate(all_tokens):
         if token.start < skip_to:
             continue
-        phrase = phrases.get(token.start)
-        if phrase is not None:
-            skip_to = phrase.end()
-            item = _phrase_item(phrase)
-            if item is not None:
-                found.append(item)
-            continue
         if isinstance(token, Word):
+            if token.lower in _PHRASE_STARTS and (phrase := _PHRASES.match(text, token.start)):
+                skip_to = phrase.end()
+                item = _phrase_item(phrase)
+                if item is not None:
+                    found.append(item)
+                continue
             following = all_tokens[number + 1] if number + 1 < len(all_tokens) else None
             first = token.start in sentence_starts or text[token.start - 2 : token.start] in _CELL_STARTS
             item = _word_item(token, following, text, first, lexicon)
@@ -202,7 +219,8 @@ def _word_item(
     if word in NEGATORS:
         return Item(Kind.NEGATION, "not", token.start, token.end)
     capital = text[token.start].isupper()
-    if operator := OPERATORS.get(word):
+    month = word == "may" and capital and not first
+    if (operator := OPERATORS.get(word)) and not month:
         return Item(Kind.OPERATOR, ":".join(operator), token.start, token.end, group=operator[0])
     if word in STOP and not (capital and len(word) > 1 and text[token.start : token.end].isupper()):
         return None

@@ -12,11 +12,12 @@ from itertools import pairwise
 
 from checks.facts.analysis import Item, Kind
 from checks.facts.lexicon import Lexicon
-from checks.facts.normalise import agrees, conflicts
+from checks.facts.normalise import Quantity, agrees, conflicts
 
 _MAX_WINDOW = 120
-# "can carry 80 kg" says what "carries 80 kg" says: alone it is no difference, against "must" it is one.
-ABLE = "mode:may"
+# "can carry 80 kg" says what "carries 80 kg" says, "if you lose it" what "losing it" says: alone such a word is no
+# difference, against its rival ("must", "unless") it is one.
+NEUTRAL = frozenset(("mode:may", "condition:if", "inclusion:in"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +165,16 @@ def _anywhere(lone_fact: list[Item], lone_window: list[Item], lexicon: Lexicon) 
     clashing = [(n, g) for n in numbers for g in given if conflicts(n, g)]
     return {
         "numbers_clash": float(len({id(n) for n, _ in clashing})),
-        "units_clash": float(any(n.dimension != g.dimension for n, g in clashing if not (n.dates or g.dates))),
+        "units_clash": float(any(not set(n.raw).isdisjoint(g.raw) for n, g in clashing)),
         "opposites": float(sum(any(lexicon.opposed(i.key, w.key) for w in others) for i in words)),
         "exclusive": float(sum(any(lexicon.exclusive(i.key, w.key) for w in others) for i in words)),
         "operators_clash": float(sum(o.group in groups and groups[o.group] != o.key for o in operators)),
-        "operators_fact_only": float(sum(o.group not in groups and o.key != ABLE for o in operators)),
+        "operators_fact_only": float(sum(o.group not in groups and o.key not in NEUTRAL for o in operators)),
     }
 
 
 def _order(alignment: Alignment) -> dict[str, float]:
     content = [i for i, item in enumerate(alignment.fact) if item.kind is not Kind.NEGATION]
-    matched = sum(bool(alignment.partners[i]) for i in content)
     aligned = sum(alignment.fact[i].kind is not Kind.NEGATION for i, _ in alignment.pairs)
     longest = run = 0
     last: tuple[int, int] | None = None
@@ -187,10 +187,19 @@ def _order(alignment: Alignment) -> dict[str, float]:
     covered = sum(j in alignment.taken for j in window_content)
     return {
         "in_order": aligned / total,
-        "out_of_order": float(min(matched - aligned, 6)),
+        "swapped": float(min(_swapped(alignment), 4)),
         "longest_run": longest / total,
         "window_covered": covered / len(window_content) if window_content else 0.0,
     }
+
+
+def _swapped(alignment: Alignment) -> int:
+    """Pairs of names, or of numbers, that stand the other way round ("A bought B" against "B bought A")."""
+    count = 0
+    for kind in (Kind.NAME, Kind.NUMBER):
+        places = [p[0] for i, p in zip(alignment.fact, alignment.partners, strict=True) if p and i.kind is kind]
+        count += sum(one > other + 1 for one, other in pairwise(places))
+    return count
 
 
 def _scope(items: tuple[Item, ...], at: int) -> list[int]:
@@ -208,6 +217,7 @@ def _negations(alignment: Alignment, flipped: bool) -> dict[str, float]:
     reached = [{j for i in scope for j in alignment.partners[i]} for scope in fact_scopes]
     # a negated word the window does not have at all is uncovered, not contradicted
     fact_only = sum(bool(r) and not any(r & set(w) for w in window_scopes) for r in reached)
+    negation_open = not window_scopes and any(s and not r for s, r in zip(fact_scopes, reached, strict=True))
     # a negation of the window counts when what it bears on first is something the fact states plainly
     stated = {j for i, places in enumerate(alignment.partners) if fact[i].kind is not Kind.NEGATION for j in places}
     window_only = 0
@@ -220,7 +230,18 @@ def _negations(alignment: Alignment, flipped: bool) -> dict[str, float]:
         "negation_differs": float((fact_only + window_only) % 2),
         "negation_fact_only": float(fact_only),
         "negation_window_only": float(window_only),
+        "negation_open": float(negation_open),
     }
+
+
+def _subjects(alignment: Alignment, kinds: tuple[Kind, ...]) -> tuple[list[int], list[int]]:
+    """Positions of the window's items of some kinds that the fact has, and that it has not."""
+    places = [j for j, item in enumerate(alignment.window) if item.kind in kinds]
+    return [j for j in places if j in alignment.taken], [j for j in places if j not in alignment.taken]
+
+
+def _rivals(stated: Quantity, given: Quantity) -> bool:
+    return stated.dimension == given.dimension and not agrees(stated, given)
 
 
 def _misbound(alignment: Alignment) -> bool:
@@ -228,11 +249,9 @@ def _misbound(alignment: Alignment) -> bool:
 
     "4.2 bar on the Heron and 3.5 bar on the Pelican" bears out no 3.5 bar of the Heron.
     """
-    own: list[int] = []
-    foreign: list[int] = []
-    for j, item in enumerate(alignment.window):
-        if item.kind in (Kind.NAME, Kind.WORD):
-            (own if j in alignment.taken else foreign).append(j)
+    own, foreign = _subjects(alignment, (Kind.NAME,))
+    if not own or not foreign:
+        own, foreign = _subjects(alignment, (Kind.NAME, Kind.WORD))
     if not own or not foreign:
         return False
 
@@ -245,7 +264,7 @@ def _misbound(alignment: Alignment) -> bool:
         rivals = [
             j
             for j, other in enumerate(alignment.window)
-            if other.quantity is not None and j not in alignment.taken and conflicts(item.quantity, other.quantity)
+            if other.quantity is not None and j not in alignment.taken and _rivals(item.quantity, other.quantity)
         ]
         if rivals and min(pull(j) for j in rivals) < min(pull(j) for j in places):
             return True

@@ -14,24 +14,25 @@ import numpy as np
 import numpy.typing as npt
 
 from checks.facts.analysis import Analysed, Item, Kind, Sentence, analyse
-from checks.facts.contrast import ABLE, align, contrasts, same_beginning
+from checks.facts.contrast import NEUTRAL, align, contrasts, same_beginning
 from checks.facts.lexicon import Lexicon
 from checks.facts.normalise import Quantity, agrees
 
 FEATURES: tuple[str, ...] = (
     # how much of the fact is there
     "cover", "cover_exact", "cover_two", "cover_passage", "cover_query", "cover_query_window", "cover_anchor",
-    "uncovered", "uncovered_share", "unknown", "light_uncovered", "items", "strong",
+    "cover_said", "uncovered", "uncovered_share", "unknown", "light_uncovered", "items", "strong",
     # numbers
-    "numbers", "numbers_agreed", "numbers_missing", "numbers_nowhere", "numbers_clash", "numbers_clash_place",
-    "units_clash",
+    "numbers", "numbers_agreed", "numbers_missing", "numbers_nowhere", "numbers_apart", "numbers_clash",
+    "numbers_clash_place", "units_clash",
     # names
     "names", "names_missing", "names_nowhere", "names_replaced", "subject_missing",
     # words that turn a statement round
-    "negation_differs", "negation_fact_only", "negation_window_only", "opposites", "opposites_place", "exclusive",
-    "siblings", "operators_clash", "operators_clash_place", "operators_fact_only", "misbound",
+    "negation_differs", "negation_fact_only", "negation_window_only", "negation_open", "opposites",
+    "opposites_place", "exclusive", "siblings", "operators_clash", "operators_clash_place",
+    "operators_fact_only", "misbound",
     # order and gaps
-    "replaced", "inserted", "left_out", "in_order", "out_of_order", "longest_run", "window_covered",
+    "replaced", "inserted", "left_out", "in_order", "swapped", "longest_run", "window_covered",
     # circumstances
     "yes_no", "asked", "russian", "sentences", "window_items", "hedged", "clean",
 )  # fmt: skip
@@ -94,7 +95,7 @@ def prepare(fact: str, lexicon: Lexicon, *, query: str = "", context: str = "") 
 def _weight(item: Item) -> float:
     if item.quantity is not None and item.quantity.weak:
         return 0.3
-    if item.key == ABLE:
+    if item.key in NEUTRAL:
         return 0.0
     return _WEIGHTS[item.kind]
 
@@ -168,6 +169,8 @@ def _windows(fact: Fact, passage: Analysed, lexicon: Lexicon) -> tuple[_Window, 
     for near in (at - 1, at + 1):
         if 0 <= near < len(passage.sentences):
             other = passage.sentences[near]
+            if other.row and passage.sentences[at].row:
+                continue  # what the next row of a table says is said of something else
             both = [
                 max(s, _item_score(item, other, lexicon) if s < 1 else s)
                 for s, item in zip(scores, fact.content, strict=True)
@@ -191,7 +194,7 @@ def measure(fact: Fact, passage: Analysed, lexicon: Lexicon) -> tuple[Vector, tu
     items = tuple(item for item in fact.items if item not in titled)
     alignment = align(items, one.sentences[0].items, lexicon)
     values = _coverage(fact, passage, one, two, lexicon)
-    values |= _numbers_and_names(fact, passage, one)
+    values |= _numbers_and_names(fact, passage, one, two)
     values |= contrasts(alignment, fact.flipped, lexicon)
     values |= {
         "yes_no": fact.yes_no,
@@ -229,6 +232,7 @@ def _coverage(fact: Fact, passage: Analysed, one: _Window, two: _Window, lexicon
     plain = (Kind.WORD, Kind.NAME)
     uncovered = [i for i, s, _ in words if s == 0 and i.kind in plain]
     strong = sum(i.kind in plain for i, _, _ in words)
+    said = [s for i, s, _ in words if i.kind in plain and s != _BY_TITLE]
     asked = len(fact.asked)
     return {
         "cover": one.cover,
@@ -238,6 +242,7 @@ def _coverage(fact: Fact, passage: Analysed, one: _Window, two: _Window, lexicon
         "cover_query": len(fact.asked & around) / asked if asked else 1.0,
         "cover_query_window": len(fact.asked & (window_keys | passage.title_keys)) / asked if asked else 1.0,
         "cover_anchor": _share([s for s, _ in anchors], tuple(w for _, w in anchors)) if anchors else 1.0,
+        "cover_said": sum(s > 0 for s in said) / len(said) if said else 1.0,
         "uncovered": min(len(uncovered), 8),
         "uncovered_share": len(uncovered) / strong if strong else 0.0,
         "unknown": min(sum(e == 0 and i.kind in plain for i, _, e in words), 8),
@@ -254,11 +259,12 @@ def _anywhere(item: Item, passage: Analysed, around: frozenset[str], lexicon: Le
     return soft_match(item.key, around, lexicon)
 
 
-def _numbers_and_names(fact: Fact, passage: Analysed, window: _Window) -> dict[str, float]:
+def _numbers_and_names(fact: Fact, passage: Analysed, window: _Window, two: _Window) -> dict[str, float]:
     around = passage.keys | passage.title_keys
     given = [i.quantity for s in window.sentences for i in s.items if i.quantity is not None]
     everywhere = (*passage.numbers, *passage.title_numbers)
     stated = [i.quantity for i in fact.content if i.quantity is not None and not i.quantity.weak]
+    beside = [i.quantity for s in two.sentences for i in s.items if i.quantity is not None]
     missing = [q for q in stated if not any(agrees(q, g) for g in given)]
     names = [(i, s) for i, s in zip(fact.content, window.scores, strict=True) if i.kind is Kind.NAME]
     absent = [i for i, s in names if s == 0 and i.key not in passage.title_keys]
@@ -266,6 +272,7 @@ def _numbers_and_names(fact: Fact, passage: Analysed, window: _Window) -> dict[s
         "numbers": len(stated),
         "numbers_agreed": len(stated) - len(missing),
         "numbers_missing": len(missing),
+        "numbers_apart": sum(not any(agrees(q, g) for g in (*beside, *passage.title_numbers)) for q in missing),
         "numbers_nowhere": sum(not any(agrees(q, g) for g in everywhere) for q in missing),
         "names": len(names),
         "names_missing": len(absent),

@@ -23,12 +23,29 @@ _AT = {name: at for at, name in enumerate(FEATURES)}
 _STYLE_AT = {name: at for at, name in enumerate(STYLE)}
 # A passage may refute only what it is about: at least this share of the fact's words in one sentence, its first name
 # somewhere in the passage or its title. Below, the refuting weight shrinks to this factor.
-_ON_TOPIC_COVER = 0.5
+_ON_TOPIC_COVER = 0.55
 _OFF_TOPIC_FACTOR = 0.02
-# A fact with this share of words that the passage has nowhere, and two of them at least, is not borne out, and neither
-# is one whose number belongs to something else in the sentence, whatever the trees say.
-_UNKNOWN_SHARE = 0.34
+# Whatever the trees say, a fact is not borne out when the passage has nowhere two or more and this share of its words,
+# or one of its numbers, when its number belongs to something else in the sentence, or when it denies what the passage
+# does not speak of.
+_MANY_UNKNOWN = 0.34
 _NOT_BORNE_OUT = 0.2
+# It is doubtful when one word in three is nowhere, when a number stands in another place of the passage, or when one
+# side denies what the other states. Another number beside an uncovered word, or none where the fact has
+# one, may well be of something else.
+_SOME_UNKNOWN = 0.3
+_DOUBTFUL = 0.45
+# Half a truth needs two parts: facts with fewer words than this are hardly ever one.
+_TWO_PARTS = 10
+# A passage that refutes has to say something else; mere difference in wording is no refutation.
+_CLASHES = [
+    _AT[name]
+    for name in (
+        "numbers_clash", "units_clash", "misbound", "names_replaced", "swapped", "negation_fact_only",
+        "negation_window_only", "opposites", "exclusive", "siblings", "operators_clash",
+    )
+]  # fmt: skip
+_DOUBTS = [_AT[name] for name in ("negation_fact_only", "negation_window_only", "numbers_apart")]
 _STEPS = ("supports", "half", "refutes")
 _WORDINGS = ("needs_no_verification", "opinions_differ", "absurd")
 
@@ -74,22 +91,33 @@ class FeatureModel:
 
     def probabilities(self, rows: npt.NDArray[np.float32], styles: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Seven probabilities a row: features `(n, len(FEATURES))`, styles `(n, len(STYLE))` to `(n, 7)`."""
-        cover = rows[:, _AT["cover_anchor"]]
+        cover = rows[:, _AT["cover_said"]]
         supports = self.supports.probability(rows).astype(np.float64)
-        unknown = rows[:, _AT["unknown"]]
-        open_fact = (unknown >= 2) & (unknown >= _UNKNOWN_SHARE * rows[:, _AT["strong"]])
-        capped = open_fact | (rows[:, _AT["misbound"]] > 0)
-        supports = np.where(capped, np.minimum(supports, _NOT_BORNE_OUT), supports)
-        half = (1 - supports) * self.half.probability(rows)
+        unknown, strong = rows[:, _AT["unknown"]], rows[:, _AT["strong"]]
+        doubtful = ((unknown >= 1) & (unknown >= _SOME_UNKNOWN * strong)) | (
+            rows[:, _AT["negation_fact_only"]] + rows[:, _AT["negation_window_only"]] + rows[:, _AT["numbers_apart"]]
+            > 0
+        )
+        supports = np.where(doubtful, np.minimum(supports, _DOUBTFUL), supports)
+        not_borne_out = ((unknown >= 2) & (unknown >= _MANY_UNKNOWN * strong)) | (
+            rows[:, _AT["misbound"]] + rows[:, _AT["negation_open"]] + rows[:, _AT["numbers_nowhere"]] > 0
+        )
+        supports = np.where(not_borne_out, np.minimum(supports, _NOT_BORNE_OUT), supports)
+        half = (1 - supports) * self.half.probability(rows) * np.minimum(1, strong / _TWO_PARTS)
         refutes = self.refutes.probability(rows).astype(np.float64)
         off_topic = (cover < _ON_TOPIC_COVER) | (rows[:, _AT["subject_missing"]] > 0) | (rows[:, _AT["items"]] == 0)
         refutes = np.where(off_topic, refutes * _OFF_TOPIC_FACTOR, refutes)
+        against = rows[:, _CLASHES].sum(axis=1) > 0
+        refutes = np.where(against, refutes, refutes * _OFF_TOPIC_FACTOR)
+        other_number = rows[:, _AT["numbers_clash"]] > 0
+        elsewhere = np.where(other_number, rows[:, _AT["uncovered"]] > 0, rows[:, _AT["numbers_missing"]] > 0)
+        refutes = np.where(elsewhere, np.minimum(refutes, _DOUBTFUL), refutes)
         rest = 1 - supports - half
-        against, open_ = rest * refutes, rest * (1 - refutes)
+        refuted, open_ = rest * refutes, rest * (1 - refutes)
         talk, opinion, absurd = self._wordings(styles)
         needs_none, differ = open_ * talk, open_ * (1 - talk) * opinion
         columns = (
-            supports, half, differ, needs_none, open_ - needs_none - differ, against * (1 - absurd), against * absurd,
+            supports, half, differ, needs_none, open_ - needs_none - differ, refuted * (1 - absurd), refuted * absurd,
         )  # fmt: skip
         table = np.stack(columns, axis=1)
         return np.asarray(table / table.sum(axis=1, keepdims=True))

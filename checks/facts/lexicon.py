@@ -14,7 +14,7 @@ from pathlib import Path
 import Stemmer
 
 from checks.errors import ModelFileError
-from checks.facts.wordlists import EXCLUSIVE_SETS, OPERATOR_GROUPS, OPPOSITES, RELATED
+from checks.facts.wordlists import EXCLUSIVE_SETS, IRREGULAR, OPERATOR_GROUPS, OPPOSITES, RELATED
 
 OPERATORS: dict[str, tuple[str, str]] = {
     form: (group, value)
@@ -30,6 +30,7 @@ class Words:
     def __init__(self) -> None:
         self._english = Stemmer.Stemmer("english")
         self._russian = Stemmer.Stemmer("russian")
+        self._bases = dict(row.split(",") for row in IRREGULAR)
         self._cache: dict[str, str] = {}
 
     def stem(self, word: str) -> str:
@@ -37,7 +38,7 @@ class Words:
         known = self._cache.get(word)
         if known is None:
             stemmer = self._russian if "а" <= word[0] <= "я" else self._english
-            known = str(stemmer.stemWord(word))
+            known = str(stemmer.stemWord(self._bases.get(word, word)))
             if len(self._cache) > 200_000:
                 self._cache.clear()
             self._cache[word] = known

@@ -37,17 +37,16 @@ STOP = _words(
 # Words that carry a statement's frame but rarely its substance: less weight when uncovered.
 LIGHT = _words(
     """
-    much far find finds found see sees seen look looks put set sets bring brings want wants like mean means
-    called former please note notes become remain remains stay stays
-    get gets got getting make makes made making take takes took taken taking give gives gave given use uses used
+    wear wears worn wearing heavy long tall much far find finds found see sees seen look looks put set sets
+    bring brings want wants like mean means called former please note notes become remain remains stay stays get
+    gets got getting make makes made making take takes took taken taking give gives gave given use uses used
     using come comes came go goes went provide provides provided offer offers offered include includes included
-    including contain contains contained need needs needed keep keeps kept let lets become became becomes seem seems
-    say says said state states stated call called known name named part kind type way thing things people person one
-    ones number amount total value however therefore moreover additionally still well many much several various
-    certain currently now today according document information company product customer customers user users able
-    possible
-    есть имеет имеют иметь можно может могут стал стала стали составляет составляют находится находятся использует
-    используется человек люди очень
+    including contain contains contained need needs needed keep keeps kept let lets became becomes seem seems
+    say says said state states stated call known name named part kind type way thing things people person one
+    ones number amount total value however therefore moreover additionally still well many several various
+    certain currently now today according document information company product customer customers user users
+    able possible есть имеет имеют иметь можно может могут стал стала стали составляет составляют находится
+    находятся использует используется человек люди очень
     """
 )
 
@@ -97,9 +96,13 @@ OPERATOR_GROUPS: dict[str, dict[str, frozenset[str]]] = {
         "may": _words("may can could optional optionally allowed permitted might может могут можно вправе"),
         "should": _words("should recommended следует рекомендуется"),
     },
+    "inclusion": {
+        "in": _words("including inclusive включая"),
+        "out": _words("except excluding кроме исключая"),
+    },
     "condition": {
         "if": _words("if если"),
-        "unless": _words("unless except excluding кроме"),
+        "unless": _words("unless"),
     },
     "side": {
         "left": _words("left левый левая левой слева"),
@@ -183,12 +186,8 @@ RELATED = _rows(
     show,display about,regarding hire,employ staff,employee,worker firm,company,business
     boss,chief,head,ceo,director customer,client,buyer,user rider,user,customer roughly,approximately
     maximum,most,max minimum,min,least yearly,annual,annually,year monthly,month weekly,week daily,day hourly,hour
-    colour,color litre,liter metre,meter grey,gray children,child kids,child people,person men,man women,woman
-    bought,buy sold,sell held,hold kept,keep left,leave lost,lose made,make paid,pay ran,run said,say sent,send
-    came,come went,go began,begin begun,begin broke,break broken,break built,build chose,choose chosen,choose
-    drove,drive fell,fall felt,feel found,find gave,give given,give grew,grow grown,grow knew,know known,know
-    led,lead met,meet rose,rise risen,rise saw,see seen,see spoke,speak spent,spend stood,stand taken,take took,take
-    taught,teach told,tell thought,think understood,understand wore,wear won,win wrote,write written,write
+    colour,color litre,liter metre,meter grey,gray kids,child people,person
+    left,leave found,find
     died,death born,birth
     run,apply run,operate hold,keep hold,store rent,hire,borrow carry,hold,transport,load travel,ride,go
     report,notify,inform,tell reach,attain find,locate choose,select,pick wear,use get,receive,obtain
@@ -200,5 +199,20 @@ RELATED = _rows(
     licence,license metre,meter tyre,tire centre,center catalogue,catalog programme,program
     стоит,стоимость,цена купить,покупка,приобрести начать,начало основан,создан,основание километр,км
     руководитель,глава,директор
+    """
+)
+# Forms that no stemmer takes back: form,base.
+IRREGULAR = _rows(
+    """
+    children,child men,man women,woman bought,buy sold,sell held,hold kept,keep lost,lose made,make paid,pay
+    ran,run said,say sent,send came,come went,go began,begin begun,begin broke,break broken,break built,build
+    chose,choose chosen,choose drove,drive fell,fall felt,feel gave,give given,give grew,grow grown,grow
+    knew,know known,know led,lead met,meet rose,rise risen,rise saw,see seen,see spoke,speak spent,spend
+    stood,stand taken,take took,take taught,teach told,tell thought,think understood,understand wore,wear
+    won,win wrote,write written,write got,get gone,go brought,bring caught,catch drawn,draw drew,draw
+    fallen,fall driven,drive eaten,eat flew,fly flown,fly forgotten,forget hidden,hide laid,lay lent,lend
+    meant,mean ridden,ride rode,ride shown,show sang,sing sank,sink slept,sleep sought,seek spoken,speak
+    stolen,steal struck,strike swam,swim threw,throw thrown,throw torn,tear worn,wear woke,wake feet,foot
+    teeth,tooth mice,mouse
     """
 )

@@ -23,6 +23,17 @@ _RU_VERB = re.compile(r"\b(не )?(был|была|было|были|являе�
 _SMALL = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905 (a word list)
 
 
+_FILLERS = (
+    "actual", "current", "entire", "particular", "usual", "main", "standard", "specific", "given", "said", "typical",
+    "officially", "actually", "basically", "simply", "effectively", "originally", "travelling", "existing", "relevant",
+)  # fmt: skip
+_STRANGERS = (
+    "deploy", "undertake", "handle", "manage", "arrange", "execute", "leverage", "utilise", "facilitate", "ensure",
+    "feature", "serve", "enable", "perform", "realise", "involve", "represent", "constitute", "process", "element",
+    "aspect", "item", "matter", "entity", "approach", "setting", "context",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """A made pair: the passage's stance towards the fact."""
@@ -61,7 +72,7 @@ class Editor:
                 pairs.append(Made(fact, passage, REFUTES, kind))
                 if rest and self._random.random() < 0.3:
                     pairs.append(Made(fact, rest, IRRELEVANT, "gone"))
-        if self._random.random() < 0.5 and (odd := self._odd_word(sentence, analysed)):
+        if self._random.random() < 0.25 and (odd := self._odd_word(sentence, analysed)):
             pairs.append(Made(odd, passage, IRRELEVANT, "odd"))
         if rest:
             pairs.append(Made(self._random.choice((text, true_text)), rest, IRRELEVANT, "gone"))
@@ -80,6 +91,7 @@ class Editor:
         """The same statement in other words: clause order, number forms, related words, dropped asides."""
         steps: list[Callable[[str], str]] = [
             self._reorder, self._number_form, self._related_word, self._drop_aside, self._related_word, self._lead_in,
+            self._add_word, self._add_word, self._other_word,
         ]  # fmt: skip
         for step in self._random.sample(steps, k=self._random.randint(1, 3)):
             text = step(text)
@@ -120,6 +132,22 @@ class Editor:
             if related and self._random.random() < 0.7:
                 return text[:at] + self._random.choice(related) + text[at + len(word) :]
         return text
+
+    def _add_word(self, text: str) -> str:
+        """A word that adds nothing, where an adjective or adverb may stand."""
+        places = [m.end() for m in re.finditer(r"\b(?:the|a|an|is|are|was|were|and|of|in)\b", text)]
+        if not places:
+            return text
+        at = self._random.choice(places)
+        return f"{text[:at]} {self._random.choice(_FILLERS)}{text[at:]}"
+
+    def _other_word(self, text: str) -> str:
+        """One lower-case word in other words that no lexicon has; readers accept such paraphrases."""
+        words = [m for m in re.finditer(r"\b[a-z]{5,}\b", text) if m.group() not in self._swaps]
+        if not words:
+            return text
+        match = self._random.choice(words)
+        return text[: match.start()] + self._random.choice(_STRANGERS) + text[match.end() :]
 
     def _drop_aside(self, text: str) -> str:
         shorter = re.sub(r"\s*\([^)]*\)", "", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import cast
 
@@ -10,9 +11,10 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import HTTPScope, Receive, Scope, Send
 
 from gateway.access.keys import Principal
+from gateway.api.address import path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
-from gateway.api.edge import error_response, send_json
-from gateway.api.incoming import ClientGoneError, base_url, headers_of, read_body
+from gateway.api.edge import error_response, send_json, together
+from gateway.api.incoming import ClientGoneError, base_url, echo, headers_of, read_body, request_id_of
 from gateway.api.settle import Settlement
 from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
@@ -25,14 +27,14 @@ from gateway.wire.types import ChatRequest
 def chat_handler(at_desk: Callable[[], GatewayDesk]) -> ASGIRouteHandler:
     """The handler of both addresses. Plain ASGI: the framework's request objects would cost more than the relay."""
 
-    @asgi(["/v1/chat/completions", "/r/{route:str}/v1/chat/completions"], copy_scope=False)
+    @asgi("/v1/chat/completions", copy_scope=False)
     async def chat_completions(scope: Scope, receive: Receive, send: Send) -> None:
         scope = cast("HTTPScope", scope)
         desk = at_desk()
         try:
             runtime = desk.enter()
         except GatewayError as error:
-            await _refuse(desk, send, error)
+            await _refuse(desk, scope, send, error)
             return
         try:
             settlement = await _settlement(desk, runtime, scope, receive, send)
@@ -54,22 +56,28 @@ async def _settlement(
         exchange = await _exchange(desk, runtime, scope, receive)
         return Settlement(exchange, desk, send, grace=exchange.parts.config.keep_alive_after)
     except GatewayError as error:
-        await _refuse(desk, send, error)
+        await _refuse(desk, scope, send, error)
     except ClientGoneError:
         pass
+    except Exception as error:  # no handler of the framework stands around this route
+        reference = secrets.token_hex(4)
+        desk.services.observer.problem("request_crashed", error, path=path_of(scope), reference=reference)
+        message = f"an error inside the gateway; its log has it as {reference}"
+        await _refuse(desk, scope, send, GatewayError(message))
     return None
 
 
-async def _refuse(desk: GatewayDesk, send: Send, error: GatewayError) -> None:
+async def _refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: GatewayError) -> None:
     desk.metrics.problem(error.code)
-    await send_json(send, *error_response(error))
+    status, body, headers = error_response(error)
+    await send_json(send, status, body, together(headers, echo(scope)))
 
 
 async def _exchange(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive) -> Exchange:
     headers = headers_of(scope)
     server = runtime.config.server
     principal = runtime.keyring.identify(headers)
-    path_route = scope["path_params"].get("route")
+    path_route = route_of(scope)
     if path_route is not None:
         # Known before the body is read, so that nobody without a key can make us read one.
         runtime.table.by_path(path_route, principal)
@@ -98,12 +106,12 @@ def _call(
     return Call(
         id=desk.new_id(),
         created_at=desk.now(),
-        path=scope["path"],
+        path=path_of(scope),
         release=effective.release,
         action=effective.action,
         check=effective.check,
         key_id=principal.key_id,
-        request_id=headers.get("x-request-id"),
+        request_id=request_id_of(headers),
         groups=principal.groups,
         headers=headers,
         authorization=headers.get("authorization") if route.passthrough else None,

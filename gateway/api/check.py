@@ -10,8 +10,9 @@ from litestar import Request, Response, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 
+from gateway.api.address import path_of, route_of
 from gateway.api.desk import GatewayDesk
-from gateway.api.incoming import base_url
+from gateway.api.incoming import base_url, request_id_of
 from gateway.config.modes import Action, Release
 from gateway.errors import RequestError
 from gateway.exchange.parts import Call
@@ -38,7 +39,7 @@ class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
 def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
     """The handler of `/v1/check` and `/r/<route>/v1/check`."""
 
-    @post(["/v1/check", "/r/{route:str}/v1/check"], status_code=200)
+    @post("/v1/check", status_code=200)
     async def check_answer(request: Request[Any, Any, Any], data: JSONBody[CheckRequest]) -> Response[bytes]:
         """The verdict on a given answer, with its evidence; recorded like any exchange."""
         desk = at_desk()
@@ -74,7 +75,7 @@ def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckReq
     headers = dict(request.headers)
     principal = runtime.keyring.identify(headers)
     principal.require_known()
-    path_route = request.path_params.get("route") or data.route
+    path_route = route_of(request.scope) or data.route
     table = runtime.table
     route = table.by_path(path_route, principal) if path_route else table.by_model(data.model, principal)
     parts = runtime.parts[route.name]
@@ -91,11 +92,11 @@ def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckReq
     call = Call(
         id=desk.new_id(),
         created_at=desk.now(),
-        path=request.scope["path"],
+        path=path_of(request.scope),
         release=Release.HELD,
         action=Action.ANNOTATE,
         key_id=principal.key_id,
-        request_id=headers.get("x-request-id"),
+        request_id=request_id_of(headers),
         groups=principal.groups,
         source_base=base_url(request.scope, headers, runtime.config.server.public_url),
     )

@@ -33,6 +33,12 @@ def encode_headers(headers: Mapping[str, str]) -> Headers:
     return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
+def together(upstream: Headers, own: Headers) -> Headers:
+    """One header of a name: ours wins over the upstream's."""
+    names = {name for name, _ in own}
+    return [header for header in upstream if header[0] not in names] + own
+
+
 def error_response(error: GatewayError) -> tuple[int, bytes, Headers]:
     """Status, body and headers of an error. An upstream's error passes through as it came."""
     headers: Headers = [_JSON]
@@ -118,12 +124,12 @@ class PlainEdge:
         if body is None:
             body = chat.completion((self._fold or Fold()).answer())
         self.started = True
-        await send_json(self._send, self._status, body, [_JSON, *self._headers, *self._own()])
+        await send_json(self._send, self._status, body, [_JSON, *together(self._headers, self._own())])
 
     async def fail(self, error: GatewayError) -> None:
         self.started = True
         status, body, headers = error_response(error)
-        await send_json(self._send, status, body, [*headers, *self._own()])
+        await send_json(self._send, status, body, together(headers, self._own()))
 
     def stop(self) -> None:
         """Nothing runs beside it."""
@@ -181,7 +187,7 @@ class StreamEdge:
         self.stop()
         self.started = True
         status, body, headers = error_response(error)
-        await send_json(self._send, status, body, [*headers, *self._own()])
+        await send_json(self._send, status, body, together(headers, self._own()))
 
     def stop(self) -> None:
         """No keep-alive from now on."""
@@ -205,7 +211,7 @@ class StreamEdge:
                 return
             await self._ready()
             self.started = True
-            headers = [*_STREAM, *self._headers, *self._own()]
+            headers = [*_STREAM, *together(self._headers, self._own())]
             await self._send({"type": "http.response.start", "status": self._status, "headers": headers})
 
     def _tick(self) -> None:

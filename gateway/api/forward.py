@@ -13,9 +13,10 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 
 from checks.types import Reason, Status
 from gateway.access.keys import Principal
+from gateway.api.address import path_below_v1, path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
-from gateway.api.edge import encode_headers, error_response, send_json
-from gateway.api.incoming import ClientGoneError, headers_of, read_body
+from gateway.api.edge import encode_headers, error_response, send_json, together
+from gateway.api.incoming import ClientGoneError, echo, headers_of, read_body, request_id_of
 from gateway.api.settle import CLIENT_CLOSED, disconnected, outcome_of
 from gateway.errors import GatewayError, RequestError
 from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
@@ -29,19 +30,19 @@ class _Named(msgspec.Struct):
 def forward_handler(at_desk: Callable[[], GatewayDesk]) -> ASGIRouteHandler:
     """Plain ASGI, as bytes pass through both ways."""
 
-    @asgi(["/v1/{rest:path}", "/r/{route:str}/v1/{rest:path}"], copy_scope=False)
+    @asgi("/v1", is_mount=True, copy_scope=False)
     async def forward(scope: Scope, receive: Receive, send: Send) -> None:
         scope = cast("HTTPScope", scope)
         desk = at_desk()
         try:
             runtime = desk.enter()
         except GatewayError as error:
-            await _refuse(desk, send, error)
+            await _refuse(desk, scope, send, error)
             return
         try:
             await _forward(desk, runtime, scope, receive, send)
         except GatewayError as error:
-            await _refuse(desk, send, error)
+            await _refuse(desk, scope, send, error)
         except ClientGoneError:
             pass
         finally:
@@ -50,15 +51,16 @@ def forward_handler(at_desk: Callable[[], GatewayDesk]) -> ASGIRouteHandler:
     return forward
 
 
-async def _refuse(desk: GatewayDesk, send: Send, error: GatewayError) -> None:
+async def _refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: GatewayError) -> None:
     desk.metrics.problem(error.code)
-    await send_json(send, *error_response(error))
+    status, body, headers = error_response(error)
+    await send_json(send, status, body, together(headers, echo(scope)))
 
 
 async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive, send: Send) -> None:
     headers = headers_of(scope)
     principal = runtime.keyring.identify(headers)
-    path_route = scope["path_params"].get("route")
+    path_route = route_of(scope)
     if path_route is not None:
         route = runtime.table.by_path(path_route, principal)
         body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
@@ -67,7 +69,7 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
             principal.require_known()
         body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
         route = runtime.table.by_model(_model(body) or _any(runtime, principal), principal)
-    path = "/" + str(scope["path_params"]["rest"]).lstrip("/")
+    path = path_below_v1(scope)
     if not route.forwards:
         raise RequestError(
             f"the route '{route.name}' does not serve /v1{path}; "
@@ -119,9 +121,9 @@ class _Relay:
             id=desk.new_id(),
             created_at=desk.now(),
             route=route.name,
-            path=scope["path"],
+            path=path_of(scope),
             key_id=principal.key_id,
-            request_id=headers.get("x-request-id"),
+            request_id=request_id_of(headers),
         )
 
     async def run(self, path: str, body: bytes, receive: Receive, send: Send) -> None:
@@ -154,7 +156,10 @@ class _Relay:
     async def _pass(self, path: str, body: bytes, send: Send) -> int:
         forwarding = self._parts.upstream.forward(self._method, path, self._headers, body, self._authorization)
         async with forwarding as reply:
-            headers = [*encode_headers(reply.headers), (b"x-grounding-exchange", self._opening.id.encode())]
+            own = [(b"x-grounding-exchange", self._opening.id.encode())]
+            if self._opening.request_id:
+                own.append((b"x-request-id", self._opening.request_id.encode()))
+            headers = together(encode_headers(reply.headers), own)
             self._sent = True
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
             async for piece in reply.body:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from litestar.types import HTTPScope, Receive
 
 from gateway.errors import TooLargeError
+from gateway.telemetry import log
 
 
 class ClientGoneError(Exception):
@@ -16,6 +17,17 @@ class ClientGoneError(Exception):
 def headers_of(scope: HTTPScope) -> dict[str, str]:
     """Headers under lower-case names; of a repeated one the last."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def request_id_of(headers: Mapping[str, str]) -> str | None:
+    """The client's own name for its request, if it sent one that may stand in a log."""
+    return log.request_id(headers.get(log.REQUEST_ID_HEADER), str) or None
+
+
+def echo(scope: HTTPScope) -> list[tuple[bytes, bytes]]:
+    """The header that tells a client which of its requests an answer belongs to."""
+    given = request_id_of(headers_of(scope))
+    return [(log.REQUEST_ID_HEADER.encode(), given.encode())] if given else []
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:

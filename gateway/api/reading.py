@@ -25,21 +25,22 @@ def reading_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandle
     def caller(request: _REQUEST) -> Principal:
         return at_desk().runtime.keyring.identify(dict(request.headers))
 
-    @get(["/v1/models", "/r/{route:str}/v1/models"], sync_to_thread=False)
+    @get("/v1/models", sync_to_thread=False)
     def list_models(request: _REQUEST) -> dict[str, Any]:
         """The routes that the key may use, as models."""
         models = _models(at_desk(), caller(request))
         return {"object": "list", "data": models}
 
-    @get("/v1/models/{model:str}", sync_to_thread=False)
+    @get("/v1/models/{model:path}", sync_to_thread=False)
     def get_model(request: _REQUEST, model: FromPath[str]) -> dict[str, Any]:
         """One route as a model."""
+        model = model.removeprefix("/")
         for item in _models(at_desk(), caller(request)):
             if item["id"] == model:
                 return item
         raise NotFoundError(f"there is no model '{model[:100]}'", code="model_not_found", param="model")
 
-    @get(["/v1/sources/{passage_id:str}", "/r/{route:str}/v1/sources/{passage_id:str}"], sync_to_thread=True)
+    @get("/v1/sources/{passage_id:str}", sync_to_thread=True)
     def get_source(request: _REQUEST, passage_id: FromPath[str]) -> dict[str, Any]:
         """A cited passage as it is now, for callers who may use a route that reads its collection."""
         principal = caller(request)

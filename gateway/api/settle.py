@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
 
 from litestar.types import Receive, Send
 
@@ -29,6 +29,8 @@ from gateway.release import Out
 
 CLIENT_CLOSED = 499
 """The status of a client that had gone, as nginx writes it."""
+
+WATCH_AFTER_S = 0.05
 
 
 class Desk(Protocol):
@@ -86,7 +88,7 @@ class Settlement:
         if account.verdicts:
             headers.append((b"x-grounding-status", account.check_status[0].encode()))
         if account.call.request_id:
-            headers.append((b"x-request-id", account.call.request_id.encode("latin-1", "replace")))
+            headers.append((b"x-request-id", account.call.request_id.encode()))
         return headers
 
     async def _ready(self) -> None:
@@ -96,24 +98,17 @@ class Settlement:
         """Serve the exchange to its end. Returns normally also when the client has gone."""
         task = asyncio.current_task()
         assert task is not None
-        watch = asyncio.get_running_loop().create_task(disconnected(receive))
-
-        def gone(_: asyncio.Task[None]) -> None:
-            if not watch.cancelled():
-                self._gone = True
-                task.cancel()
-
-        watch.add_done_callback(gone)
+        watch = _ClientWatch(receive, task)
         try:
             await self._serve()
         except asyncio.CancelledError:
+            self._gone = watch.gone
             self._cut_off()
             if not self._gone:
                 raise  # the server is stopping
             task.uncancel()
         finally:
-            watch.remove_done_callback(gone)
-            watch.cancel()
+            watch.stop()
             self._edge.stop()
 
     async def _serve(self) -> None:
@@ -164,6 +159,40 @@ class Settlement:
         else:
             self._exchange.account.ended(Outcome.INTERRUPTED, 503, "shutting_down")
         self._desk.submit(self._exchange)
+
+
+class _ClientWatch:
+    """Cancels the task that serves a client when that client goes away. `gone` tells that it did.
+
+    It begins to look only after `WATCH_AFTER_S`: a task beside each exchange costs as much as reading its request, and
+    most of what a fast upstream answers is over by then. Who left earlier is found out at that moment.
+    """
+
+    __slots__ = ("_loop", "_receive", "_task", "_timer", "_watching", "gone")
+
+    def __init__(self, receive: Receive, task: asyncio.Task[Any]) -> None:
+        self.gone = False
+        self._receive = receive
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._watching: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(WATCH_AFTER_S, self._begin)
+
+    def _begin(self) -> None:
+        self._watching = self._loop.create_task(disconnected(self._receive))
+        self._watching.add_done_callback(self._ended)
+
+    def _ended(self, watching: asyncio.Task[None]) -> None:
+        if not watching.cancelled():
+            self.gone = True
+            self._task.cancel()
+
+    def stop(self) -> None:
+        """The exchange is over."""
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.remove_done_callback(self._ended)
+            self._watching.cancel()
 
 
 async def disconnected(receive: Receive) -> None:

@@ -16,6 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 
 import gateway
+from gateway.api.address import AddressedApp, path_of
 from gateway.api.chat import chat_handler
 from gateway.api.check import check_handler
 from gateway.api.desk import GatewayDesk, Runtime
@@ -47,13 +48,16 @@ def make_desk(runtime: Runtime, ledger: Ledger, fence_key: bytes, store: Postgre
 
 def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None) -> Litestar:
     """The ASGI application. `desk` is asked on each request, as it exists only once the lifespan has begun."""
-    return Litestar(
-        route_handlers=[chat_handler(desk), check_handler(desk), *reading_handlers(desk), forward_handler(desk)],
+    chat = chat_handler(desk)
+    app = AddressedApp(
+        route_handlers=[chat, check_handler(desk), *reading_handlers(desk), forward_handler(desk)],
         lifespan=[lifespan] if lifespan is not None else [],
         exception_handlers={GatewayError: _gateway_error, HTTPException: _http_error, Exception: _crash},
         openapi_config=OpenAPIConfig(title="Grounding Gateway", version=gateway.__version__, path="/schema"),
         logging_config=None,
     )
+    app.direct = dict.fromkeys(chat.paths, chat.fn)
+    return app
 
 
 # -- errors of the framework's own handlers ------------------------------------------------------------------------------
@@ -67,7 +71,7 @@ def _gateway_error(_: Request[Any, Any, Any], error: GatewayError) -> Response[b
 
 def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     if error.status_code == 404:
-        return _gateway_error(request, NotFoundError(f"there is nothing at {request.url.path[:200]}"))
+        return _gateway_error(request, NotFoundError(f"there is nothing at {path_of(request.scope)[:200]}"))
     status = error.status_code if 400 <= error.status_code < 500 else 400
     detail = error.detail
     extra = getattr(error, "extra", None)

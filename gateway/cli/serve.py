@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import socket
 import ssl
 from contextlib import AsyncExitStack
@@ -32,6 +33,8 @@ LEAST_FREE_BYTES = 200_000_000
 def serve(config_path: Path) -> None:
     """Serve until told to stop. Ends the process with a message when something of the machine is in the way."""
     config = load(config_path, os.environ)
+    # SIGTERM ends this process as Ctrl-C does, through every `finally`: by default it would leave our Postgres behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _bind(config.server) as listener:
         _require_room(config.data_dir)
         # Our own Postgres lives as long as this process, whatever becomes of the workers.
@@ -79,7 +82,7 @@ def _run(server: Server, listener: socket.socket) -> None:
         ssl_cert_reqs=ssl.CERT_REQUIRED if server.tls and server.tls.client_ca else ssl.CERT_NONE,
     )
     if server.workers > 1:
-        Multiprocess(settings, [listener]).run()
+        _Workers(settings, [listener]).run()
         return
     running = uvicorn.Server(settings)
     # uvicorn raises the signal that stopped it once more when it is done; for us that is a normal end.
@@ -87,6 +90,15 @@ def _run(server: Server, listener: socket.socket) -> None:
         running.run(sockets=[listener])
     if not running.started:
         fail("the gateway could not start; the log above says why", code=ENVIRONMENT)
+
+
+class _Workers(Multiprocess):
+    """Worker processes that each reload the configuration themselves: validated first, and without a restart."""
+
+    def handle_hup(self) -> None:
+        for process in self.processes:
+            if process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
 
 
 def _bind(server: Server) -> socket.socket:

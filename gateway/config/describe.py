@@ -29,7 +29,7 @@ def schema() -> dict[str, Any]:
     Where a number or one of a few words stands, `${NAME}` may stand as well.
     """
     document = GatewayConfig.model_json_schema()
-    document = {"$schema": _DIALECT, "title": "gateway.yaml", **document}
+    document = {"$schema": _DIALECT, **document, "title": "gateway.yaml"}
     _admit_references(document)
     return document
 

@@ -43,7 +43,8 @@ Apply = Callable[[GatewayConfig], Awaitable[None]]
 class ConfigWatcher:
     """Keeps a running gateway's configuration up to date.
 
-    `apply` puts a valid configuration in force; when it raises, the old one counts as still in force.
+    `apply` puts a valid configuration in force; when it raises, the old one counts as still in force. `told` hears of
+    every reload whether it was accepted.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class ConfigWatcher:
         *,
         environ: Mapping[str, str],
         log: logging.Logger | None = None,
+        told: Callable[[bool], None] = lambda accepted: None,
     ) -> None:
         self._path = path
         self._current = current
         self._apply = apply
         self._environ = environ
         self._log = log or logging.getLogger(__name__)
+        self._told = told
         self._files: tuple[Path, ...] = (path,)
         self._seen = b""
         self._turn = asyncio.Lock()
@@ -83,6 +86,11 @@ class ConfigWatcher:
 
     async def reload(self) -> bool:
         """Read, validate and apply now. True when the new configuration is in force."""
+        accepted = await self._reload()
+        self._told(accepted)
+        return accepted
+
+    async def _reload(self) -> bool:
         async with self._turn:
             reading = await self._read()
             await self._look(reading)

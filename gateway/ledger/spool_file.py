@@ -2,7 +2,8 @@
 
 A group is what one commit brought: the records in it are one comma-joined row, so a commit costs two or three steps
 whatever its size. Files belong to one process at a time by a lock on a file beside them, which the kernel drops when
-the process dies. Knows nothing of Postgres or asyncio; never holds more than one reader and one writer connection.
+the process dies. Three connections, so that three threads may work at once: one appends, one reads, one checkpoints.
+Knows nothing of Postgres or asyncio.
 
 The writer never checkpoints the write-ahead log by itself: that would put an fsync into somebody's request.
 """
@@ -77,6 +78,7 @@ class SpoolFile:
         self._fsync = fsync
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._checkpointer: sqlite3.Connection | None = None
         self._lock: int | None = None
         # Numbers of rows are ours: SQLite's own start again at 1 when a table has been emptied.
         self._seq = 0
@@ -118,23 +120,25 @@ class SpoolFile:
             "SELECT max(coalesce((SELECT max(seq) FROM record), 0), coalesce((SELECT max(seq) FROM opening), 0))"
         ).fetchone()
         self._reader = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5)
+        self._checkpointer = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5)
+        self._checkpointer.execute(f"PRAGMA synchronous={self._fsync}")
 
     def close(self) -> None:
         """Close; the file stays for whoever comes next."""
-        for connection in (self._reader, self._writer):
-            if connection is not None:
-                connection.close()
-        self._reader = self._writer = None
+        self._disconnect()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def remove(self) -> None:
-        """Delete it, lock last."""
-        for connection in (self._reader, self._writer):
+    def _disconnect(self) -> None:
+        for connection in (self._reader, self._checkpointer, self._writer):
             if connection is not None:
                 connection.close()
-        self._reader = self._writer = None
+        self._reader = self._checkpointer = self._writer = None
+
+    def remove(self) -> None:
+        """Delete it, lock last."""
+        self._disconnect()
         for suffix in ("-wal", "-shm", ""):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
         self._lock_path.unlink(missing_ok=True)
@@ -266,8 +270,8 @@ class SpoolFile:
 
     def checkpoint(self) -> None:
         """Move what is committed from the log into the file, beside a running writer."""
-        assert self._reader is not None
-        self._reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        assert self._checkpointer is not None
+        self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def truncate_log(self) -> None:
         """Checkpoint and empty the log. Nobody may `append` meanwhile."""

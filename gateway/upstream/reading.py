@@ -228,7 +228,10 @@ class DeltaReader:
         raise self._broken(f"the stream ended before the answer did: {missing}", "upstream_cut")
 
     def _parsed(self, data: bytes, *, whole: bool) -> Delta:
-        delta = parse_delta(data, whole)
+        try:
+            delta = parse_delta(data, whole)
+        except UpstreamProtocolError as error:
+            raise self._broken(error.message) from error
         if delta.view.error:
             raise UpstreamProtocolError(
                 f"upstream {self._name!r} reported an error inside a successful answer",

@@ -20,6 +20,7 @@ from gateway.wire.loose import content_text, loose_text, loose_view
 from gateway.wire.options import parse_options
 from gateway.wire.outgoing import (
     annotation_chunk,
+    closing_chunk,
     completion,
     completion_events,
     completion_object,
@@ -27,6 +28,7 @@ from gateway.wire.outgoing import (
     finish_chunk,
     finish_whole,
     other_fields,
+    unknown_fields,
     with_grounding,
     without_annotations,
 )
@@ -36,6 +38,7 @@ from gateway.wire.types import ChatRequest, Delta, DeltaView, Turn
 __all__ = [
     "RequestLimits",
     "annotation_chunk",
+    "closing_chunk",
     "completion",
     "completion_events",
     "completion_object",
@@ -53,6 +56,7 @@ __all__ = [
     "replaced",
     "request_text",
     "turns",
+    "unknown_fields",
     "with_grounding",
     "with_messages",
     "without_annotations",

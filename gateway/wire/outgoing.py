@@ -57,6 +57,18 @@ def finish_chunk(template: bytes, index: int, reason: str, grounding: Mapping[st
     return data if grounding is None else with_grounding(data, grounding)
 
 
+def closing_chunk(template: bytes, choice: ChoiceAnswer, top: Mapping[str, Any]) -> bytes:
+    """The finish chunk of a choice with what is unknown to the dialect beside its message; `top` are further keys."""
+    data = finish_chunk(template, choice.index, choice.finish_reason or "stop")
+    data = _with_extra(data, choice)
+    return raw.write_object({**raw.fields(data), **{key: raw.encode(value) for key, value in top.items()}})
+
+
+def unknown_fields(answer: Answer) -> dict[str, Any]:
+    """The top-level keys of an answer that no chunk of ours carries by itself."""
+    return {key: value for key, value in answer.envelope.items() if key not in (*_KEPT, "object", "grounding")}
+
+
 def _usage_chunk(template: bytes, usage: Mapping[str, Any]) -> bytes:
     """The chunk that closes a stream whose client asked for usage: `choices` is empty."""
     return raw.write_object({**_envelope(raw.fields(template)), "choices": _EMPTY_LIST, "usage": raw.encode(usage)})
@@ -150,9 +162,9 @@ def completion_events(data: bytes, *, include_usage: bool = False) -> list[bytes
         chunks.extend(_choice_chunks(template, answer.choices[index]))
     for index in indexes:
         grounding = envelope.get("grounding") if index == indexes[-1] else None
-        choice = answer.choices[index]
-        chunks.append(_with_extra(finish_chunk(template, index, choice.finish_reason or "stop", grounding), choice))
-    rest = {key: value for key, value in envelope.items() if key not in (*_KEPT, "object", "grounding")}
+        top = {} if grounding is None else {"grounding": grounding}
+        chunks.append(closing_chunk(template, answer.choices[index], top))
+    rest = unknown_fields(answer)
     if rest and chunks:
         chunks[0] = raw.write_object({**raw.fields(chunks[0]), **{key: raw.encode(v) for key, v in rest.items()}})
     if include_usage and answer.usage is not None:

@@ -40,7 +40,7 @@ class BatcherSettings:
 
     max_waiting: int = 2048
     query_tokens: int = 2048
-    passage_tokens: int = 512
+    passage_tokens: int = 256
     queries_in_a_row: int = 8
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from retrieval.encode.base import CutCounter, approximate_offsets, unit_rows
 from retrieval.errors import EncodeError
@@ -168,12 +168,12 @@ class OpenAIEncoder:
     def _post(self, body: dict[str, Any]) -> httpx.Response:
         try:
             response = self._client.post(self._url, json=body)
-        except httpx.HTTPError as error:
-            raise _TryAgain(f"{type(error).__name__}: {error}", None) from error
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise EncodeError(
                 f"{self._url} is not a URL: {error}", hint="set base_url, as in http://host:port/v1"
             ) from error
+        except httpx.HTTPError as error:
+            raise _TryAgain(f"{type(error).__name__}: {error}", None) from error
         if response.status_code in RETRIED:
             raise _TryAgain(f"status {response.status_code}: {_excerpt(response)}", _retry_after(response))
         if response.is_error or response.is_redirect:
@@ -190,7 +190,7 @@ class OpenAIEncoder:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, _TryAgain) and error.after_s is not None:
             return min(error.after_s, longest)
-        return wait_exponential_jitter(initial=0.5, max=longest)(state)
+        return float(wait_random_exponential(multiplier=0.5, max=longest)(state))
 
     def _vectors(self, response: httpx.Response, count: int) -> list[list[float]]:
         try:

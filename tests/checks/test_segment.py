@@ -45,6 +45,7 @@ def test_no_visible_character_of_an_answer_escapes_checking(answer: str) -> None
 @settings(max_examples=600, deadline=None)
 @example("AAA|1. \nA| a | b |。`# x 1. Dr|? ```...。", 30)
 @example("a\r\n", 2)
+@example("It is so. [1, 2] More words follow here.", 13)
 def test_a_sentence_released_early_is_the_sentence_of_the_whole_answer(answer: str, cut: int) -> None:
     whole = segments(answer)
     border = settled(answer[:cut])
@@ -166,6 +167,26 @@ def test_table_rows_carry_the_header_that_gives_them_meaning() -> None:
     assert (paris.text, paris.context, paris.checkable) == ("| Paris | 2.1 M |", "City | Population", True)
     assert rome.context == "City | Population"
     assert rest.context == ""
+
+
+def test_a_second_table_does_not_inherit_the_header_of_the_first() -> None:
+    answer = "| a | b |\n|---|---|\n| 1 | 2 |\n\n| c | d |\n|---|---|\n| 3 | 4 |\n\n| 5 | 6 |"
+    assert [(s.text[:5], s.context, s.checkable) for s in segments(answer)] == [
+        ("| a |", "", False),
+        ("| 1 |", "a | b", True),
+        ("| c |", "", False),
+        ("| 3 |", "c | d", True),
+        ("| 5 |", "", True),
+    ]
+
+
+def test_a_quotation_is_not_torn_where_a_long_sentence_is_cut() -> None:
+    quote = '"It was big. It was old and red and blue and green."'
+    answer = "word " * 112 + quote + " word" * 60 + "."
+    found = texts(answer)
+    assert len(found) == 2
+    assert sum(quote in text for text in found) == 1
+    assert segments(answer[: settled(answer + "\n\nNext one, and more.")]) == segments(answer)
 
 
 def test_headings_give_context_and_code_is_not_judged() -> None:

@@ -74,7 +74,7 @@ def test_an_endpoint_that_stays_down_is_given_up_on_with_its_own_words(
 ) -> None:
     waits = Waits()
     server.replies.extend([(503, {}, b"model is loading")] * 9)
-    with pytest.raises(EncodeError, match="failed 3 times.*model is loading") as caught:
+    with pytest.raises(EncodeError, match=r"failed 3 times.*model is loading") as caught:
         OpenAIEncoder(settings(server, attempts=3), client, 96, sleep=waits).encode_queries(["a"])
     assert caught.value.hint
     assert len(waits) == 2
@@ -107,7 +107,7 @@ def test_an_answer_that_is_no_vector_never_enters_an_index(
     server: EmbeddingServer, client: httpx.Client, content: bytes
 ) -> None:
     server.replies.append((200, {}, content))
-    with pytest.raises(EncodeError, match="127.0.0.1") as caught:
+    with pytest.raises(EncodeError, match=r"127\.0\.0\.1") as caught:
         OpenAIEncoder(settings(server), client, 96).encode_queries(["a"])
     assert caught.value.hint
 

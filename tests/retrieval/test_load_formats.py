@@ -7,8 +7,8 @@ from pathlib import Path
 import openpyxl
 import pytest
 from pypdf import PdfReader, PdfWriter
-from reportlab.lib.pagesizes import A4
-from reportlab.pdfgen.canvas import Canvas
+from reportlab.lib.pagesizes import A4  # type: ignore[import-untyped]
+from reportlab.pdfgen.canvas import Canvas  # type: ignore[import-untyped]
 
 from retrieval.errors import LoadError
 from retrieval.load import (

@@ -354,6 +354,13 @@ class UpstreamServer:
         """Answer requests for `model` with this, again and again."""
         self._models[model] = reply
 
+    def forget(self) -> None:
+        """No script and no request from before: as after the start, on the same connections."""
+        self._queue.clear()
+        self._models.clear()
+        self.requests.clear()
+        self.default = json_reply(completion())
+
     async def request(self, number: int) -> Received:
         """Request `number` (from 0), waited for."""
         async with self._arrived:

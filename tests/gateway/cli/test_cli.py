@@ -119,7 +119,7 @@ def test_a_configuration_is_checked_without_loading_the_server_or_the_models() -
         "import sys, gateway.cli as cli\n"
         "sys.argv = ['g', 'config', 'check', 'examples/quickstart/full.yaml']\n"
         "try:\n    cli.main()\nexcept SystemExit as end:\n    assert not end.code\n"
-        "heavy = {'litestar', 'aiohttp', 'sqlalchemy', 'numpy', 'onnxruntime', 'faiss', 'openai', 'anthropic', 'rich'}\n"
+        "heavy = {'litestar', 'aiohttp', 'sqlalchemy', 'numpy', 'onnxruntime', 'faiss', 'openai', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -164,6 +164,27 @@ async def test_the_log_does_not_grow_for_ever(spool: Spool) -> None:
     assert spool.file.wal_bytes() == 0
 
 
+async def test_checkpoints_run_beside_readers_and_writers(spool: Spool) -> None:
+    """A log that cannot be checkpointed under load would grow for ever."""
+    written = asyncio.Event()
+
+    async def write() -> None:
+        for number in range(200):
+            await spool.add_record(f"x{number}", b"x" * 5_000)
+        written.set()
+
+    async def read() -> None:
+        while not written.is_set():
+            await spool.read(0, 20, 1 << 20)
+
+    async def checkpoint() -> None:
+        while not written.is_set():
+            await asyncio.to_thread(spool.file.checkpoint)
+
+    await asyncio.gather(write(), read(), checkpoint())
+    assert on_disk(spool.file.path)[0] == spool.records == 200
+
+
 def test_only_one_process_owns_a_file_and_the_next_takes_it_over(tmp_path: Path) -> None:
     first = SpoolFile(new_path(tmp_path))
     assert first.open()
