@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 CONFIG ?= examples/quickstart/gateway.yaml
 DATA ?= data
+TRAIN := .venv-train/bin
 
-.PHONY: help run test test-fast check format lock bench bench-retrieval models classifier clean serve-env dev-env
+.PHONY: help run test test-fast check format lock bench bench-retrieval models classifier clean serve-env dev-env train-env
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -37,11 +38,21 @@ bench: dev-env ## our gateway beside a bare relay, in one run
 bench-retrieval: dev-env ## encode and search over 10,000 passages
 	$(BIN)/python -m bench.retrieval
 
+models: train-env ## export the encoder to int8 ONNX again (downloads torch)
+	$(TRAIN)/python -m retrieval.train.export --out retrieval/models/minilm-l6-v2
+
+classifier: dev-env ## train the fact classifier again: make classifier DATA=folder-with-labelled-facts
+	$(BIN)/python -m checks.train_features --data $(DATA) --out checks/models/facts-features
+
 clean: ## remove what was installed and made (not .data, which holds the ledger)
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-train .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 serve-env:
 	@$(PYTHON) scripts/bootstrap.py serve
+
+train-env:
+	@test -x $(TRAIN)/python || $(PYTHON) -m venv .venv-train
+	$(TRAIN)/pip install -q "torch==2.13.0" -e ".[train]"
 
 dev-env:
 	@$(PYTHON) scripts/bootstrap.py dev

@@ -48,7 +48,8 @@ _RISES_WITH_REFUTATION = (
     "misbound"
 )
 _FALLS_WITH_REFUTATION = "names_nowhere subject_missing unknown"
-_LEFT_OUT = ("yes_no", "asked", "russian", "sentences", "window_items", "hedged", "items", "strong", "in_order",
+_LEFT_OUT = (
+    "russian", "sentences", "window_items", "hedged", "items", "strong", "in_order",
     "longest_run", "numbers_apart", "window_covered", "left_out",
 )  # fmt: skip
 # What half a support looks like: some of it covered, some nowhere. Lengths would only tell the sources apart.

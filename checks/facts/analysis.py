@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from checks.facts.lexicon import OPERATORS, Lexicon
-from checks.facts.normalise import Code, Quantity, Word, joined, tokens
+from checks.facts.normalise import Code, Word, joined, tokens
+from checks.facts.quantity import Quantity
 from checks.facts.wordlists import LIGHT, NEGATORS, STOP
 
 
@@ -46,7 +47,8 @@ class Sentence:
     """A sentence, list item, heading or table row: `text[start:end]` and its items.
 
     `keys` are the stems of words and names and the operators (stop words left out); `heading` marks titles of
-    sections and questions, which state nothing themselves; `row` marks rows of tables and records.
+    sections and questions, which state nothing themselves; `row` marks rows of tables and records;
+    `clauses` are the offsets where clauses after the first begin.
     """
 
     start: int
@@ -55,6 +57,7 @@ class Sentence:
     keys: frozenset[str]
     heading: bool = False
     row: bool = False
+    clauses: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ _PHRASE_STARTS = frozenset(
     )
 )  # fmt: skip
 _CYRILLIC = re.compile(r"[а-яё]", re.IGNORECASE)
+_CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas|а|но)\s+")
 _ROW = re.compile(r"[^\n.!?:;|]{1,40}[:=|] ?[^\n;|]{1,200}[;|]")
 _LETTER = re.compile(r"[^\W_]")
 _CELL_STARTS = frozenset(("| ", ": ", "* ", "**", "; "))
@@ -143,7 +147,7 @@ def analyse(text: str, lexicon: Lexicon, *, title: str = "") -> Analysed:
         keys = frozenset(item.key for item in items if item.kind <= Kind.NAME or item.kind is Kind.OPERATOR)
         heading = text[end - 1] == "?" or bool(_HEADING.match(text, start, end)) or _stands_alone(text, start, end)
         row = text[start] == "|" or bool(_ROW.match(text, start, end))
-        sentences.append(Sentence(start, end, tuple(items), keys, heading, row))
+        sentences.append(Sentence(start, end, tuple(items), keys, heading, row, _clauses(text, start, end)))
     letters = len(_CYRILLIC.findall(text, 0, 400))
     title_items = list(_items(title, [0], lexicon)) if title else []
     return Analysed(
@@ -155,6 +159,10 @@ def analyse(text: str, lexicon: Lexicon, *, title: str = "") -> Analysed:
         title_keys=frozenset(item.key for item in title_items if item.kind <= Kind.NAME),
         title_numbers=tuple(i.quantity for i in title_items if i.quantity is not None),
     )
+
+
+def _clauses(text: str, start: int, end: int) -> tuple[int, ...]:
+    return tuple(match.end() for match in _CLAUSE.finditer(text, start, end))
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

@@ -7,12 +7,13 @@ each other: a number with another number, a word with its opposite. Such gaps ar
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
 from checks.facts.analysis import Item, Kind
 from checks.facts.lexicon import Lexicon
-from checks.facts.normalise import Quantity, agrees, conflicts
+from checks.facts.quantity import Quantity, agrees, conflicts
 
 _MAX_WINDOW = 120
 # "can carry 80 kg" says what "carries 80 kg" says, "if you lose it" what "losing it" says: alone such a word is no
@@ -31,13 +32,17 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The longest common order of fact and window; `pairs` are positions in both, `partners` any match of an item."""
+    """The longest common order of fact and window; `pairs` are positions in both, `partners` any match of an item.
+
+    `taken` are the window's positions with a match, `clauses` the offsets where its later clauses begin.
+    """
 
     fact: tuple[Item, ...]
     window: tuple[Item, ...]
     pairs: tuple[tuple[int, int], ...]
     partners: tuple[tuple[int, ...], ...]
     taken: frozenset[int]
+    clauses: tuple[int, ...] = ()
 
     def gaps(self) -> list[Gap]:
         """Gaps in order; only items without a partner anywhere in the other text are in them."""
@@ -73,7 +78,9 @@ def same_beginning(one: str, other: str) -> bool:
     return one[:common] == other[:common] and min(len(one), len(other)) >= common
 
 
-def align(fact: tuple[Item, ...], window: tuple[Item, ...], lexicon: Lexicon) -> Alignment:
+def align(
+    fact: tuple[Item, ...], window: tuple[Item, ...], lexicon: Lexicon, clauses: tuple[int, ...] = ()
+) -> Alignment:
     """Longest common order (Hunt and Szymanski 1977), in O(matches log n). Long windows count from their start."""
     window = window[:_MAX_WINDOW]
     by_key: dict[str, list[int]] = {}
@@ -106,7 +113,7 @@ def align(fact: tuple[Item, ...], window: tuple[Item, ...], lexicon: Lexicon) ->
         i, j, node = chain[node]
         pairs.append((i, j))
     taken = frozenset(j for places in partners for j in places)
-    return Alignment(fact, window, tuple(reversed(pairs)), tuple(partners), taken)
+    return Alignment(fact, window, tuple(reversed(pairs)), tuple(partners), taken, clauses)
 
 
 def contrasts(alignment: Alignment, flipped: bool, lexicon: Lexicon) -> dict[str, float]:
@@ -126,7 +133,7 @@ def contrasts(alignment: Alignment, flipped: bool, lexicon: Lexicon) -> dict[str
     values |= _anywhere(lone_fact, lone_window, lexicon)
     values |= _order(alignment)
     values |= _negations(alignment, flipped)
-    values["misbound"] = float(_misbound(alignment))
+    values["misbound"] = float(_misbound(alignment) or _borrowed(alignment))
     return values
 
 
@@ -232,6 +239,29 @@ def _negations(alignment: Alignment, flipped: bool) -> dict[str, float]:
         "negation_window_only": float(window_only),
         "negation_open": float(negation_open),
     }
+
+
+def _borrowed(alignment: Alignment) -> bool:
+    """A name of the fact stands in another clause than the rest of it, whose own clause names somebody else.
+
+    "The first is Upper Mill, and the last is Cape Merrow" does not make Cape Merrow the first.
+    """
+    if not alignment.clauses:
+        return False
+    clause = [bisect_left(alignment.clauses, item.start + 1) for item in alignment.window]
+    said: Counter[int] = Counter()
+    names: list[set[int]] = []
+    for item, places in zip(alignment.fact, alignment.partners, strict=True):
+        found = {clause[j] for j in places}
+        if item.kind is Kind.NAME and found:
+            names.append(found)
+        elif item.kind in (Kind.WORD, Kind.NUMBER):
+            said.update(found)
+    if not said or not names:
+        return False
+    main = said.most_common(1)[0][0]
+    others = {clause[j] for j in _subjects(alignment, (Kind.NAME,))[1]}
+    return main in others and not any(main in found for found in names)
 
 
 def _subjects(alignment: Alignment, kinds: tuple[Kind, ...]) -> tuple[list[int], list[int]]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from checks.facts.analysis import Analysed, Item, Kind, Sentence, analyse
 from checks.facts.contrast import NEUTRAL, align, contrasts, same_beginning
 from checks.facts.lexicon import Lexicon
-from checks.facts.normalise import Quantity, agrees
+from checks.facts.quantity import Quantity, agrees
 
 FEATURES: tuple[str, ...] = (
     # how much of the fact is there
@@ -49,6 +49,11 @@ _WEIGHTS = {Kind.WORD: 1.0, Kind.LIGHT: 0.35, Kind.NAME: 1.3, Kind.NUMBER: 1.3, 
 _TEMPLATE = re.compile(
     r"^\s*(?:Question|Вопрос):\s*(?P<question>.*?)\s*(?:Answer|Ответ):\s*(?P<answer>.*?)\s*$", re.DOTALL
 )
+_DEPENDENT = re.compile(
+    r"\W*(?:(?:yes|no|да|нет)\b|(?:it|its|they|their|he|his|she|her|this|that|these|those|both|there|"
+    r"он|она|оно|они|его|ее|её|их|это|эта|этот|эти)\b|\S+(?:\s+\S+){0,2}\W*$)",
+    re.IGNORECASE,
+)
 _YES_NO = re.compile(r"^\W*(?P<yes>yes|да)\b\W*$|^\W*(?:no|нет)\b\W*$", re.IGNORECASE)
 
 
@@ -73,6 +78,8 @@ def prepare(fact: str, lexicon: Lexicon, *, query: str = "", context: str = "") 
     yes_no = _YES_NO.match(core)
     if yes_no:
         core, asked = (asked or core), ""
+    elif not match and not _DEPENDENT.match(core):
+        asked = ""  # a fact with its own subject stands or falls by itself
     analysed = analyse(core, lexicon)
     items = tuple(item for sentence in analysed.sentences for item in sentence.items)
     content = tuple(item for item in items if item.kind is not Kind.NEGATION)
@@ -192,7 +199,7 @@ def measure(fact: Fact, passage: Analysed, lexicon: Lexicon) -> tuple[Vector, tu
     # Contrast is read off one sentence: a neighbour adds words that cover by chance and hides the clash.
     titled = {item for item, score in zip(fact.content, one.scores, strict=True) if score == _BY_TITLE}
     items = tuple(item for item in fact.items if item not in titled)
-    alignment = align(items, one.sentences[0].items, lexicon)
+    alignment = align(items, one.sentences[0].items, lexicon, one.sentences[0].clauses)
     values = _coverage(fact, passage, one, two, lexicon)
     values |= _numbers_and_names(fact, passage, one, two)
     values |= contrasts(alignment, fact.flipped, lexicon)
@@ -234,13 +241,15 @@ def _coverage(fact: Fact, passage: Analysed, one: _Window, two: _Window, lexicon
     strong = sum(i.kind in plain for i, _, _ in words)
     said = [s for i, s, _ in words if i.kind in plain and s != _BY_TITLE]
     asked = len(fact.asked)
+    # "It weighs 3 kg" may have its subject sentences before; an answer of two words has it beside.
+    near = window_keys | passage.title_keys if fact.templated else around
     return {
         "cover": one.cover,
         "cover_exact": _share([float(s == 1) for s in one.scores], fact.weights),
         "cover_two": two.cover,
         "cover_passage": _share(everywhere, fact.weights),
         "cover_query": len(fact.asked & around) / asked if asked else 1.0,
-        "cover_query_window": len(fact.asked & (window_keys | passage.title_keys)) / asked if asked else 1.0,
+        "cover_query_window": len(fact.asked & near) / asked if asked else 1.0,
         "cover_anchor": _share([s for s, _ in anchors], tuple(w for _, w in anchors)) if anchors else 1.0,
         "cover_said": sum(s > 0 for s in said) / len(said) if said else 1.0,
         "uncovered": min(len(uncovered), 8),

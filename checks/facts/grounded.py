@@ -30,9 +30,8 @@ _OFF_TOPIC_FACTOR = 0.02
 # does not speak of.
 _MANY_UNKNOWN = 0.34
 _NOT_BORNE_OUT = 0.2
-# It is doubtful when one word in three is nowhere, when a number stands in another place of the passage, or when one
-# side denies what the other states. Another number beside an uncovered word, or none where the fact has
-# one, may well be of something else.
+# It is doubtful when one word in three is nowhere, or one that stands in the place of another; when a number stands in
+# another place of the passage; or when one side denies what the other states.
 _SOME_UNKNOWN = 0.3
 _DOUBTFUL = 0.45
 # Half a truth needs two parts: facts with fewer words than this are hardly ever one.
@@ -94,10 +93,9 @@ class FeatureModel:
         cover = rows[:, _AT["cover_said"]]
         supports = self.supports.probability(rows).astype(np.float64)
         unknown, strong = rows[:, _AT["unknown"]], rows[:, _AT["strong"]]
-        doubtful = ((unknown >= 1) & (unknown >= _SOME_UNKNOWN * strong)) | (
-            rows[:, _AT["negation_fact_only"]] + rows[:, _AT["negation_window_only"]] + rows[:, _AT["numbers_apart"]]
-            > 0
-        )
+        swapped_in = (unknown >= 1) & (rows[:, _AT["replaced"]] > 0)
+        few_known = (unknown >= 1) & (unknown >= _SOME_UNKNOWN * strong)
+        doubtful = swapped_in | few_known | (rows[:, _DOUBTS].sum(axis=1) > 0)
         supports = np.where(doubtful, np.minimum(supports, _DOUBTFUL), supports)
         not_borne_out = ((unknown >= 2) & (unknown >= _MANY_UNKNOWN * strong)) | (
             rows[:, _AT["misbound"]] + rows[:, _AT["negation_open"]] + rows[:, _AT["numbers_nowhere"]] > 0
@@ -109,6 +107,7 @@ class FeatureModel:
         refutes = np.where(off_topic, refutes * _OFF_TOPIC_FACTOR, refutes)
         against = rows[:, _CLASHES].sum(axis=1) > 0
         refutes = np.where(against, refutes, refutes * _OFF_TOPIC_FACTOR)
+        # Another number beside an uncovered word, or none where the fact has one, may well be of something else.
         other_number = rows[:, _AT["numbers_clash"]] > 0
         elsewhere = np.where(other_number, rows[:, _AT["uncovered"]] > 0, rows[:, _AT["numbers_missing"]] > 0)
         refutes = np.where(elsewhere, np.minimum(refutes, _DOUBTFUL), refutes)

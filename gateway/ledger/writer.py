@@ -62,7 +62,7 @@ class LedgerSettings:
     max_record_bytes: int = 32 * 1024**2
     batch_records: int = 1000
     batch_bytes: int = 1024**2
-    linger_s: float = 0.05
+    linger_s: float = 0.1
     close_timeout_s: float = 10.0
     retention_days: int | None = None
     body_retention_days: int | None = None
@@ -273,7 +273,7 @@ class SpooledLedger:
         self._upkeep_at = time.monotonic() + _UPKEEP_S
 
     async def _drain(self, *, isolate: bool) -> bool:
-        """Write one batch; False when nothing is left."""
+        """Write one batch; False when the next one may wait, or nothing is left."""
         for source in self._adopted:
             groups = await self._write_next(source, source.after, isolate=isolate)
             if groups:
@@ -284,7 +284,19 @@ class SpooledLedger:
         groups = await self._write_next(self._spool, self._after, isolate=isolate)
         if groups:
             self._after = groups[-1].seq
-        return bool(groups)
+        if self._stopping or self._is_half_full(groups):
+            return bool(groups)
+        if self._spool.records:
+            # What came meanwhile gathers first: a batch costs milliseconds here, however few records it has.
+            self._wake.set()
+        return False
+
+    def _is_half_full(self, groups: list[Group]) -> bool:
+        settings = self._settings
+        return (
+            2 * sum(group.count for group in groups) >= settings.batch_records
+            or 2 * sum(len(group.data) for group in groups) >= settings.batch_bytes
+        )
 
     async def _write_next(self, source: _Source, after: int, *, isolate: bool) -> list[Group]:
         groups = await source.read(after, self._settings.batch_records, self._settings.batch_bytes)

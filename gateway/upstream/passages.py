@@ -3,6 +3,9 @@
 A sentence scores by the share of the question's words that it has, each word weighted by its rarity among all
 sentences of the passages (Spärck Jones, 1972), words of its title and headings counted in part. Words are compared by
 stem (Snowball, English and Russian). It knows nothing of meaning: a paraphrase without a common word is not found.
+
+Saying nothing is better than a true sentence that answers something else: every word of the question must occur in the
+passages, nearly all of them in the sentence itself or above it, and the sentence must have the kind of thing asked for.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gateway.upstream.asked import fits, kinds_of
 from retrieval.types import Hit, Passage
 
 Stem = Callable[[Sequence[str]], Sequence[str]]
@@ -24,7 +28,8 @@ NO_ANSWER_RU = "Я не нашёл ответа на этот вопрос в д
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _CYRILLIC = re.compile(r"[а-яё]", re.IGNORECASE)
 _LATIN = re.compile(r"[a-z]", re.IGNORECASE)
-_BLOCK = re.compile(r"\n[ \t]*\n|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)]|#{1,6}|\|)[ \t])")
+# Paragraphs, list items, and rows of a table as the loaders write them: `plan: Day pass; price: 7.50`.
+_BLOCK = re.compile(r"\n[ \t]*\n|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)]|#{1,6}|\|)[ \t])|\n(?=[^\n:;]{1,60}: [^\n;]*; )")
 _MARKER = re.compile(r"^[ \t]*(?:[-*+•>]|\d{1,3}[.)])[ \t]+")
 _HEADING = re.compile(r"^[ \t]*#{1,6}[ \t]|^[^\n]+\n[=-]{3,}[ \t]*$")
 _FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -34,24 +39,15 @@ _ABBREVIATION = re.compile(
     r"т\.е|т\.д|т\.п|г|гг|ул|стр|рис|им|др|руб|тыс|млн)\.$",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|"
-    r"half|twice|once|never|always|один|одна|одно|два|две|три|четыре|пять|шесть|семь|восемь|девять|десять|"
-    r"сто|тысяча|миллион|половина|дважды)\b",
-    re.IGNORECASE,
-)
-_ASKS_NUMBER = re.compile(
-    r"\b(?:how (?:many|much|long|often|old|far|tall|big|large|fast|high|deep|late|early|soon)|when|what (?:year|date|"
-    r"time|price|percentage|number)|which year|сколько|когда|как (?:долго|часто|давно|далеко)|в каком году|"
-    r"какого числа|во сколько)\b",
-    re.IGNORECASE,
+_REFERS_BACK = re.compile(
+    r"(?:it|its|they|their|he|his|she|her|this|these|that|those|он|она|оно|они|его|её|ее|их|это|эта|этот|эти)\b", re.I
 )
 # Words that say how something is asked, not what about.
 _STOP = frozenset(
     """a about am an and any are as at be been being by can could did do does for from had has have how i if in into is
     it its it's many may me might much must my need of on or our ours please shall should so tell than that the their
     them then there these they this those to us want was we were what when where which who whom whose why will with
-    would you your yours long often explain describe give know
+    would you your yours long often explain describe give know one get got find use need happen work there available
     а бы был была были было быть в во вы где да для до его ее её если есть же за и из или им их к как какая какие какой
     каков какова каково кем ко когда кого кто ли мне мой моя мы на над нам не него нет но о об он она они оно от
     пожалуйста по под при про с сколько скажите со так там то тоже ты у уже чего чем что чтобы эта эти это этот я
@@ -91,10 +87,10 @@ _IRREGULAR = {
 
 _CONTEXT_WEIGHT = 0.6
 _RANK_WEIGHT = 0.08
-_NUMBER_BONUS = 0.2
-_ENOUGH = 0.5
+_ENOUGH = 0.6
 _NEAR_BEST = 0.8
 _MIN_OWN = 0.2
+_LACK_ONE_OF = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +108,31 @@ def best_sentences(query: str, hits: Sequence[Hit], stem: Stem, *, limit: int = 
 
     Each is verbatim, its line breaks and runs of white space made single spaces.
     """
-    wanted = _stems(query, stem)
+    kinds = kinds_of(query)
+    asking = frozenset(word for kind in kinds for word in kind.words)
+    wanted = _stems(query, stem, asking)
     if not wanted:
         return []
     candidates = [sentence for number, hit in enumerate(hits, 1) for sentence in sentences(hit.passage, number)]
     words = [_stems(sentence.text, stem) for sentence in candidates]
     context = [_stems(" ".join((hit.passage.title, *hit.passage.heading)), stem) for hit in hits]
+    if not wanted <= frozenset().union(*words, *context):
+        return []
     weights = _rarity(wanted, words)
     total = sum(weights.values())
-    numeric = _ASKS_NUMBER.search(query) is not None
-    given = frozenset(re.findall(r"\d+", query))
+    may_lack = len(wanted) // _LACK_ONE_OF
     scored = []
     for position, (sentence, own) in enumerate(zip(candidates, words, strict=True)):
         covered = sum(weights[word] for word in wanted & own) / total
-        around = sum(weights[word] for word in (wanted - own) & context[sentence.source - 1]) / total
+        above = context[sentence.source - 1]
+        if position and _REFERS_BACK.match(sentence.text) and candidates[position - 1].source == sentence.source:
+            above = above | words[position - 1]
+        around = sum(weights[word] for word in (wanted - own) & above) / total
         coverage = covered + _CONTEXT_WEIGHT * around
-        if covered < _MIN_OWN or coverage < _ENOUGH:
+        if covered < _MIN_OWN or coverage < _ENOUGH or len(wanted - own - above) > may_lack:
             continue
-        score = coverage + _RANK_WEIGHT / sentence.source
-        if numeric and _has_new_number(sentence.text, given):
-            score += _NUMBER_BONUS
-        scored.append((score, -position, sentence, own))
+        if fits(sentence.text, query, kinds, stem):
+            scored.append((coverage + _RANK_WEIGHT / sentence.source, -position, sentence, own))
     return _chosen(sorted(scored, key=lambda entry: entry[:2], reverse=True), limit)
 
 
@@ -164,17 +164,18 @@ def answer(query: str, hits: Sequence[Hit], stem: Stem, *, limit: int = 3) -> li
 
 
 def _marked(sentence: Sentence) -> str:
-    bare = sentence.text.rstrip(".!?…。！？")
+    bare = sentence.text.rstrip(".!?…。！？;")
     return f"{bare} [{sentence.source}]{sentence.text[len(bare) :] or '.'}"
 
 
 def sentences(passage: Passage, source: int) -> list[Sentence]:
     """Sentences of a passage that can stand in an answer: no headings, no code, no questions, no scraps."""
     text = passage.text
+    titles = {passage.title, *passage.heading}
     found: list[Sentence] = []
     for start, end in _blocks(text):
         block = text[start:end]
-        if _HEADING.match(block) or block.lstrip().startswith("|"):
+        if _HEADING.match(block) or block.lstrip().startswith("|") or block.strip() in titles:
             continue
         marker = _MARKER.match(block)
         offset = marker.end() if marker else 0
@@ -217,17 +218,12 @@ def _spans(block: str, offset: int) -> Iterable[tuple[int, int]]:
         yield start, len(block)
 
 
-def _stems(text: str, stem: Stem) -> frozenset[str]:
-    words = [_IRREGULAR.get(word, word) for word in _WORD.findall(text.casefold()) if word not in _STOP]
+def _stems(text: str, stem: Stem, without: frozenset[str] = frozenset()) -> frozenset[str]:
+    found = _WORD.findall(text.casefold())
+    words = [_IRREGULAR.get(word, word) for word in found if word not in _STOP and word not in without]
     return frozenset(stem(words))
 
 
 def _rarity(wanted: frozenset[str], words: Sequence[frozenset[str]]) -> dict[str, float]:
     count = len(words)
     return {word: math.log(1.0 + (count + 1) / (1 + sum(word in own for own in words))) for word in wanted}
-
-
-def _has_new_number(text: str, given: frozenset[str]) -> bool:
-    """True if the sentence has a number that the question did not bring along."""
-    rest = re.sub(r"\d+", lambda match: "" if match.group() in given else match.group(), text)
-    return _NUMBER.search(rest) is not None

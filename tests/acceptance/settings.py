@@ -125,3 +125,27 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
         ],
         "ledger": {"database_url": database},
     }
+
+
+def lean(folder: Path, *, upstream: str, judge: str = "", database: str | None = None, **server: Any) -> dict[str, Any]:
+    """A small gateway without keys: `plain`, `grounded`, and with a judge `held-block` and `detached-annotate`."""
+    docs = folder / "docs"
+    if not docs.exists():
+        write_documents(docs, DOCUMENTS)
+    config: dict[str, Any] = {
+        "data_dir": str(folder / "data"),
+        "server": {"port": 0, "log_format": "json", "drain_seconds": 15, **server},
+        "upstreams": {"main": upstream_section(upstream)},
+        "collections": {"docs": collection(docs)},
+        "routes": {
+            "plain": {"upstream": "main", "default": True},
+            "grounded": {"upstream": "main", "retrieval": {"collections": ["docs"], "min_score": 0.1, "k": 2}},
+        },
+    }
+    if judge:
+        section = {"kind": "openai", "model": "judge-1", "base_url": judge, "api_key": "none", "attempts": 1}
+        config["judges"] = {"wording": section}
+        config["routes"] |= {name: CELLS[name] for name in ("held-block", "detached-annotate")}
+    if database is not None:
+        config["ledger"] = {"database_url": database}
+    return config

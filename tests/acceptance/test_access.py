@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import httpx
 import openai
 import pytest
@@ -76,13 +78,13 @@ async def test_a_key_in_x_api_key_is_as_good(house: House) -> None:
 async def test_a_key_reaches_its_own_routes_only(house: House, stream: bool) -> None:
     house.upstream.enqueue(sse_reply(chat_events("ok")) if stream else json_reply(completion("ok")))
     assert (await ask(house.client("plain", key=LIMITED_KEY), stream=stream)).text == "ok"
-    for client, model in (
-        (house.client("grounded", key=LIMITED_KEY), "m"),
-        (house.client(key=LIMITED_KEY), "grounded"),
-    ):
-        with pytest.raises(openai.NotFoundError):
-            await ask(client, stream=stream, model=model)
+    with pytest.raises(openai.NotFoundError):
+        await ask(house.client("grounded", key=LIMITED_KEY), stream=stream)
     assert len(house.upstream.requests) == 1
+    # To this key the name of another route is a name like any other: it goes to the default route, undocumented.
+    house.upstream.enqueue(sse_reply(chat_events("ok")) if stream else json_reply(completion("ok")))
+    said = await ask(house.client(key=LIMITED_KEY), stream=stream, model="grounded")
+    assert (said.grounding, (await house.record(said.exchange))["route"]) == (None, "plain")
     response = await house.http.post(
         "/v1/check", json={"route": "held-block", "query": "q", "answer": "a"}, headers=bearer(LIMITED_KEY)
     )
@@ -136,8 +138,6 @@ async def test_a_caller_of_the_passthrough_route_may_use_nothing_else(house: Hou
 
 async def test_no_key_is_ever_in_a_log_or_in_the_ledger(house: House, session_database: str) -> None:
     """BerriAI/litellm #20240, PR #32688: bearer tokens in the logs of guards, in spite of a privacy flag."""
-    import asyncpg
-
     house.upstream.enqueue(error_reply(401, message=f"Incorrect API key provided: {UPSTREAM_KEY}"))
     refused = await house.http.post("/r/plain/v1/chat/completions", json=body())
     await house.record(refused.headers["x-grounding-exchange"])
@@ -204,9 +204,10 @@ async def test_a_binary_answer_a_query_and_an_encoded_path_survive(house: House)
     assert (await house.upstream.request(1)).method == "DELETE"
 
 
-@pytest.mark.parametrize(
-    "path", ["/r/files/v1/../admin", "/r/files/v1/%2e%2e/admin", "/r/files/v1/files/..%2f..%2fadmin"]
-)
+CLIMBING = ["/r/files/v1/../admin", "/r/files/v1/%2e%2e/admin", "/r/files/v1/files/..%2f..%2fadmin"]
+
+
+@pytest.mark.parametrize("path", CLIMBING)
 async def test_no_path_climbs_out_of_the_upstreams_base(house: House, path: str) -> None:
     url = httpx.URL(house.base_url).copy_with(raw_path=path.encode())
     response = await house.http.get(url)
@@ -231,8 +232,6 @@ async def test_a_forwarded_answer_that_is_cut_is_not_a_whole_one(house: House) -
 
 
 async def test_a_forwarded_stream_flows_as_it_comes(house: House) -> None:
-    import asyncio
-
     gate = asyncio.Event()
     house.upstream.enqueue(sse_reply(["one", "two"], gates={1: gate}))
     async with house.http.stream("POST", "/r/files/v1/responses", json={"model": "m", "stream": True}) as response:

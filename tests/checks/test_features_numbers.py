@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.facts.normalise import Quantity, agrees, conflicts, number_readings, quantities
+from checks.facts.normalise import number_readings, quantities
+from checks.facts.quantity import Quantity, agrees, conflicts
 
 
 def only(text: str) -> Quantity:

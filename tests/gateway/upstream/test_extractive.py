@@ -217,3 +217,42 @@ async def test_broken_body_is_the_callers_error() -> None:
     with pytest.raises(RequestError, match="JSON"):
         async with ExtractiveUpstream().send(ask(body=b"{")):
             pass
+
+
+TIDE = (
+    hit(
+        "plan: Single ride; price_eur: 1.90; valid_for: one ride\n"
+        "plan: Monthly plan; price_eur: 27.00; valid_for: 30 days",
+        title="pricing",
+    ),
+    hit(
+        "Reverse gear is limited to 3 km/h. Dogs may travel in the box if they are tied to the ring.",
+        title="Pelican manual",
+    ),
+    hit("Herons may be taken on the ferries of Line 3. Tidewheel is an operator in Marnholm.", title="About Tidewheel"),
+    hit("Refunds and complaints\n\nAn unused plan can be returned within 14 days.", title="Refunds and complaints"),
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Does Tidewheel operate in Paris?",
+        "Can I take my dog on a Heron?",
+        "How many gears does the Pelican have?",
+        "What does the Weekly plan cost?",
+        "When was the Pelican introduced?",
+        "How long may a dog travel in the box?",
+    ],
+)
+def test_a_true_sentence_about_something_else_is_never_given_as_an_answer(query: str) -> None:
+    assert asked(query, TIDE) == NO_ANSWER
+
+
+def test_the_one_row_of_a_table_that_answers_is_quoted_and_not_the_whole_table() -> None:
+    said = asked("What does the Monthly plan cost?", TIDE)
+    assert said == "plan: Monthly plan; price_eur: 27.00; valid_for: 30 days [1]."
+
+
+def test_a_heading_is_never_quoted_as_an_answer() -> None:
+    assert "complaints" not in asked("Can I get a refund?", TIDE)

@@ -1,0 +1,401 @@
+"""Being operated: health, metrics, drain, reload, several workers, and ends without orphans."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import psutil
+import pytest
+import yaml
+from openai import AsyncOpenAI
+
+from tests.acceptance.asking import BOTH, ask, body, user
+from tests.acceptance.conftest import House
+from tests.acceptance.judging import WordingJudge
+from tests.acceptance.process import ROOT, GatewayProcess, serving, write
+from tests.acceptance.settings import KEY, LIMITED_KEY, digest, lean
+from tests.servers.upstream import UpstreamServer, chat_events, completion, json_reply, sse_reply
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+
+GATED = "It weighs 3 kg, it flies 40 km."
+
+
+@pytest.fixture(name="upstream")
+def fresh_upstream(session_upstream: UpstreamServer) -> UpstreamServer:
+    session_upstream.forget()
+    return session_upstream
+
+
+@pytest.fixture(name="judge")
+def fresh_judge(session_judge: WordingJudge) -> WordingJudge:
+    session_judge.forget()
+    return session_judge
+
+
+async def outcomes(database: str) -> dict[str, str]:
+    connection = await asyncpg.connect(database)
+    try:
+        rows = await connection.fetch("SELECT id, outcome FROM ledger.exchange")
+    finally:
+        await connection.close()
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["outcome"] for row in rows}
+
+
+async def until_refused(base_url: str) -> None:
+    """The gateway takes no new connections any more."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                async with httpx.AsyncClient() as http:
+                    await http.get(f"{base_url}/healthz")
+            except httpx.TransportError:
+                return
+
+
+async def until_logged(gateway: GatewayProcess, text: str, times: int = 1) -> None:
+    async with asyncio.timeout(20):
+        while gateway.output.count(text) < times:
+            await asyncio.sleep(0.02)
+
+
+async def models(gateway: GatewayProcess) -> set[str]:
+    async with httpx.AsyncClient() as http:
+        found = (await http.get(f"{gateway.base_url}/v1/models")).json()
+    return {model["id"] for model in found["data"]}
+
+
+# -- health and metrics ------------------------------------------------------------------------------------------------
+
+
+async def test_health_and_readiness_need_no_key_and_tell_what_is_the_matter(house: House) -> None:
+    async with httpx.AsyncClient(base_url=house.base_url) as http:
+        assert (await http.get("/healthz")).json() == {"status": "ok"}
+        ready = await http.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+        assert ready.json()["ledger"]["postgres_up"] == 1
+        assert ready.json()["config"]
+
+
+async def test_metrics_count_what_was_served(house: House) -> None:
+    async def value(line: str) -> float:
+        text = (await house.http.get("/metrics")).text
+        return next((float(row.rpartition(" ")[2]) for row in text.splitlines() if row.startswith(line + " ")), 0.0)
+
+    completed = 'grounding_exchanges_total{outcome="completed",route="held-annotate",status="200"}'
+    failed = 'grounding_verdicts_total{kind="fact_check",route="held-annotate",status="failed"}'
+    label = 'grounding_facts_total{kind="fact_check",label="false",route="held-annotate",status="failed"}'
+    before = [await value(line) for line in (completed, failed, label)]
+    house.upstream.enqueue(json_reply(completion("Its wrong range is 90 km.")))
+    await ask(house.client("held-annotate"), stream=False)
+    assert [await value(line) for line in (completed, failed, label)] == [count + 1 for count in before]
+    refused = 'grounding_upstream_errors_total{code="upstream_unreachable",upstream="away"}'
+    before_error = await value(refused)
+    assert (await house.http.post("/r/away/v1/chat/completions", json=body())).status_code == 502
+    assert await value(refused) == before_error + 1
+    text = (await house.http.get("/metrics")).text
+    for name in (
+        'grounding_stage_seconds_bucket{le="0.1",route="held-annotate",stage="check"}',
+        "grounding_ledger_spool_depth",
+        "grounding_ledger_postgres_up 1.0",
+        'grounding_tokens_total{kind="prompt",route="held-annotate"}',
+        "grounding_cached_token_share_count",
+        'grounding_judge_calls_total{judge="wording",outcome="ok",purpose="classify"}',
+    ):
+        assert name in text
+
+
+async def test_each_exchange_leaves_one_line_in_the_log_and_no_text_of_it(house: House) -> None:
+    house.upstream.enqueue(json_reply(completion("a very particular answer of 3 kg")))
+    said = await ask(house.client("held-annotate"), stream=False, messages=user("a very particular question"))
+    lines = [json.loads(line) for line in house.gateway.output.splitlines() if f'"{said.exchange}"' in line]
+    assert len(lines) == 1
+    assert (lines[0]["event"], lines[0]["route"], lines[0]["outcome"]) == ("exchange", "held-annotate", "completed")
+    assert "total_ms" in lines[0]
+    assert "particular" not in house.gateway.output
+
+
+# -- drain -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_running_stream_is_finished_when_the_gateway_is_stopped(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    gate = asyncio.Event()
+    upstream.enqueue(sse_reply(chat_events(GATED), gates={2: gate}))
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url)
+    async with serving(tmp_path / "gateway.yaml", config) as gateway:
+        async with AsyncOpenAI(base_url=f"{gateway.base_url}/v1", api_key="none") as client:
+            asking = asyncio.create_task(ask(client, stream=True))
+            await upstream.request(0)
+            gateway.signal(signal.SIGTERM)
+            await until_refused(gateway.base_url)
+            assert not asking.done()
+            gate.set()
+            said = await asking
+        assert (said.text, said.finishes) == (GATED, {0: "stop"})
+        await gateway.process.wait()
+    assert gateway.process.returncode == 0
+    assert await outcomes(fresh_postgres_url) == {said.exchange: "completed"}
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_what_does_not_end_in_time_is_cut_and_recorded_as_interrupted(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str, stream: bool
+) -> None:
+    never = asyncio.Event()
+    upstream.enqueue(
+        sse_reply(chat_events(GATED), gates={2: never}) if stream else json_reply(completion(GATED), gate=never)
+    )
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, drain_seconds=1)
+    async with serving(tmp_path / "gateway.yaml", config) as gateway, httpx.AsyncClient(timeout=30) as http:
+        asking = asyncio.create_task(http.post(f"{gateway.base_url}/v1/chat/completions", json=body(stream=stream)))
+        received = await upstream.request(0)
+        assert await gateway.stop() == 0
+        await received.closed.wait()
+        (outcome,) = await asyncio.gather(asking, return_exceptions=True)
+        # However the connection ended, it was no clean end.
+        assert isinstance(outcome, httpx.TransportError) or (
+            outcome.status_code >= 500 or b"[DONE]" not in outcome.content
+        )
+    assert list((await outcomes(fresh_postgres_url)).values()) == ["interrupted"]
+
+
+async def test_a_detached_verdict_is_not_lost_when_the_gateway_is_stopped(
+    tmp_path: Path, upstream: UpstreamServer, judge: WordingJudge, fresh_postgres_url: str
+) -> None:
+    upstream.enqueue(json_reply(completion("Its stalling wrong weight is 3 kg.")))
+    config = lean(tmp_path, upstream=upstream.base_url, judge=judge.base_url, database=fresh_postgres_url)
+    async with serving(tmp_path / "gateway.yaml", config) as gateway:
+        async with httpx.AsyncClient() as http:
+            place = f"{gateway.base_url}/r/detached-annotate/v1/chat/completions"
+            exchange = (await http.post(place, json=body())).headers["x-grounding-exchange"]
+        await judge.asked.wait()
+        gateway.signal(signal.SIGTERM)
+        await until_refused(gateway.base_url)
+        judge.let_go.set()
+        await gateway.process.wait()
+    connection = await asyncpg.connect(fresh_postgres_url)
+    try:
+        rows = await connection.fetch("SELECT id, outcome, check_status FROM ledger.exchange")
+    finally:
+        await connection.close()
+    assert [tuple(row) for row in rows] == [(exchange, "completed", "failed")]
+
+
+# -- reload ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_changed_configuration_is_taken_into_use_and_a_broken_one_is_not(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str, workers: int
+) -> None:
+    """BerriAI/litellm #30772: a file that changes and is not read; and one that breaks a running gateway."""
+    path = tmp_path / "gateway.yaml"
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=workers)
+    async with serving(path, config) as gateway:
+        gate = asyncio.Event()
+        upstream.on_model("slow", sse_reply(chat_events(GATED), gates={2: gate}))
+        client = AsyncOpenAI(base_url=f"{gateway.base_url}/r/grounded/v1", api_key="none")
+        asking = asyncio.create_task(ask(client, stream=True, model="slow"))
+        await upstream.request(0)
+        # On a change of the file: a route goes, another comes; the running request of the first one stays.
+        changed = {**config, "routes": {**config["routes"], "later": {"upstream": "main", "model": "m"}}}
+        del changed["routes"]["grounded"]
+        write(path, changed)
+        await until_logged(gateway, "configuration reloaded", workers)
+        assert {"later", "plain"} == await models(gateway)
+        # A broken one is refused with its place, and the one in force stays.
+        path.write_text(yaml.safe_dump({**changed, "routs": {}}))
+        await until_logged(gateway, "not reloaded", workers)
+        assert "routs" in gateway.output
+        assert {"later", "plain"} == await models(gateway)
+        # SIGHUP reads it as well, at once.
+        write(path, {**config, "routes": {"plain": config["routes"]["plain"]}})
+        gateway.signal(signal.SIGHUP)
+        async with asyncio.timeout(20):
+            while any([await models(gateway) != {"plain"} for _ in range(6 * workers)]):
+                await asyncio.sleep(0.05)
+        gate.set()
+        said = await asking
+        assert said.text == GATED
+        async with httpx.AsyncClient() as http:
+            text = (await http.get(f"{gateway.base_url}/metrics")).text
+        assert 'grounding_config_reloads_total{result="refused"}' in text
+        await client.close()
+
+
+async def test_a_key_that_was_taken_out_of_the_file_opens_nothing_any_more(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url)
+    keys = [{"id": "one", "sha256": digest(KEY)}, {"id": "two", "sha256": digest(LIMITED_KEY)}]
+    async with serving(path, {**config, "keys": keys}) as gateway, httpx.AsyncClient() as http:
+        place, headers = f"{gateway.base_url}/v1/chat/completions", {"authorization": f"Bearer {LIMITED_KEY}"}
+        assert (await http.post(place, json=body(), headers=headers)).status_code == 200
+        write(path, {**config, "keys": keys[:1]})
+        await until_logged(gateway, "configuration reloaded")
+        assert (await http.post(place, json=body(), headers=headers)).status_code == 401
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+async def run_command(*arguments: str) -> tuple[int, str]:
+    """A command line beside the running gateway."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+async def grounded_answers(gateway: GatewayProcess, upstream: UpstreamServer, count: int) -> list[str]:
+    """What the model was sent, over as many connections, so that every worker has a turn."""
+    upstream.forget()
+    for _ in range(count):
+        async with httpx.AsyncClient() as http:
+            place = f"{gateway.base_url}/r/grounded/v1/chat/completions"
+            response = await http.post(place, json=body("How heavy is the Falcon drone?"))
+        assert response.status_code == 200, response.text
+    return [request.body.decode() + json.dumps(response.json()["grounding"]) for request in upstream.requests]
+
+
+async def test_a_deleted_document_never_comes_back_in_an_answer_of_any_worker(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=2)
+    async with serving(path, config) as gateway:
+        assert all("weighs 3 kg" in text for text in await grounded_answers(gateway, upstream, 12))
+        (tmp_path / "docs" / "falcon.md").unlink()
+        code, output = await run_command("ingest", "--config", str(path))
+        assert code == 0, output
+        assert not any("weighs 3 kg" in text for text in await grounded_answers(gateway, upstream, 24))
+        (tmp_path / "docs" / "falcon.md").write_text("# Falcon drone\n\nThe Falcon drone weighs 5 kg now.\n")
+        code, output = await run_command("ingest", "--config", str(path))
+        assert code == 0, output
+        assert all("weighs 5 kg now" in text for text in await grounded_answers(gateway, upstream, 12))
+
+
+async def test_a_worker_that_dies_is_replaced_and_the_metrics_of_all_are_added_up(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=2)
+    async with serving(tmp_path / "gateway.yaml", config) as gateway:
+
+        async def served() -> float:
+            async with httpx.AsyncClient() as http:
+                text = (await http.get(f"{gateway.base_url}/metrics")).text
+            start = 'grounding_exchanges_total{outcome="completed",route="grounded",status="200"} '
+            return sum(float(line.removeprefix(start)) for line in text.splitlines() if line.startswith(start))
+
+        await grounded_answers(gateway, upstream, 20)
+        assert await served() == 20
+        workers = [child for child in gateway.children() if "spawn_main" in " ".join(child.cmdline())]
+        assert len(workers) == 2
+        workers[0].kill()
+        await until_logged(gateway, "died")
+        await until_logged(gateway, "Application startup complete", 3)
+        await grounded_answers(gateway, upstream, 10)
+        assert await served() == 30
+    assert list((await outcomes(fresh_postgres_url)).values()) == ["completed"] * 30
+
+
+# -- start and end -----------------------------------------------------------------------------------------------------
+
+
+def postgres_of(folder: Path) -> int | None:
+    """The process id of the gateway's own Postgres."""
+    file = folder / "data" / "postgres" / "cluster" / "postmaster.pid"
+    return int(file.read_text().split()[0]) if file.exists() else None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_stopping_the_gateway_stops_everything_that_it_started_and_keeps_the_data(
+    tmp_path: Path, upstream: UpstreamServer, number: signal.Signals
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    config = lean(tmp_path, upstream=upstream.base_url)
+    async with serving(path, config) as gateway, httpx.AsyncClient() as http:
+        exchange = (await http.post(f"{gateway.base_url}/v1/chat/completions", json=body())).headers[
+            "x-grounding-exchange"
+        ]
+        postmaster = postgres_of(tmp_path)
+        assert postmaster is not None
+        gateway.signal(number)
+        await gateway.process.wait()
+        assert gateway.process.returncode == 0, gateway.output[-2000:]
+        assert not psutil.pid_exists(postmaster)
+        assert "stopped" in gateway.output
+    async with serving(path) as gateway, httpx.AsyncClient() as http:
+        found = (await http.get(f"{gateway.base_url}/v1/exchanges/{exchange}")).json()
+        assert found["outcome"] == "completed"
+        postmaster = postgres_of(tmp_path)
+    assert postmaster is not None
+    assert not psutil.pid_exists(postmaster)
+
+
+async def test_a_stop_in_the_middle_of_the_start_leaves_nothing_running(
+    tmp_path: Path, upstream: UpstreamServer
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    write(path, lean(tmp_path, upstream=upstream.base_url))
+    gateway = GatewayProcess(path)
+    starting = asyncio.create_task(gateway.start())
+    async with asyncio.timeout(60):
+        while postgres_of(tmp_path) is None:
+            await asyncio.sleep(0.005)
+    postmaster = postgres_of(tmp_path)
+    gateway.signal(signal.SIGTERM)
+    await gateway.process.wait()
+    await asyncio.gather(starting, return_exceptions=True)
+    assert postmaster is not None
+    assert not psutil.pid_exists(postmaster), gateway.output
+
+
+async def test_a_taken_port_and_a_wrong_configuration_are_explained(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config: dict[str, Any] = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, port=port)
+        write(path, config)
+        code, output = await run_command("serve", "--config", str(path))
+        assert code != 0
+        assert f"port {port}" in output
+        assert "hint" in output
+        assert "Traceback" not in output
+    config["routes"]["plain"]["action"] = "block"
+    write(path, config)
+    code, output = await run_command("serve", "--config", str(path))
+    assert code == 2
+    assert "gateway.yaml:" in output
+    assert "Traceback" not in output
+    assert os.path.basename(path) in output
+
+
+async def test_without_keys_only_this_machine_is_served(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, host="0.0.0.0")
+    write(tmp_path / "gateway.yaml", config)
+    code, output = await run_command("serve", "--config", str(tmp_path / "gateway.yaml"))
+    assert code == 2
+    assert "keys" in output
