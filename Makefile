@@ -24,6 +24,7 @@ check: dev-env ## ruff, mypy --strict, import contracts, house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -m "not slow" tests/house
 
 format: dev-env ## format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -1,7 +1,7 @@
 """The values and seams of checking. Pure: no I/O, no clock, no randomness.
 
 Offsets count Unicode code points of `Case.answer`. Probabilities are over the seven fact labels, in the order of
-`FactLabel`, and sum to 1. Failing to judge is a state of its own (`Status.NOT_CHECKED` with a `Reason`), never a verdict.
+`FactLabel`, and sum to 1. Failing to judge is a state of its own (`Status.NOT_CHECKED` with a `Reason`), no verdict.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class IssueLabel(StrEnum):
     HALLUCINATION = "hallucination"
     UNDETERMINED = "undetermined"
 
+
+EVERYTHING = Scope()
 
 Probabilities = tuple[float, float, float, float, float, float, float]
 
@@ -164,7 +166,7 @@ class Case:
     choice: int = 0
     history: tuple[tuple[str, str], ...] = ()
     hits: tuple[Hit, ...] = ()
-    scope: Scope = Scope()
+    scope: Scope = EVERYTHING
     refusal: str = ""
     has_tool_calls: bool = False
     has_media: bool = False

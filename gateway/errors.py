@@ -1,24 +1,24 @@
 """Errors of the gateway. Each leaf carries its HTTP status and the error type of the OpenAI envelope.
 
-    GatewayError
-    ├── ConfigError               wrong configuration; carries every problem found, each with file, line and remedy
-    ├── RequestError         400  the client's request cannot be served as it stands
-    │   ├── AuthenticationError   401
-    │   ├── PermissionDeniedError 403
-    │   ├── NotFoundError         404
-    │   └── TooLargeError         413
-    ├── GroundingFailedError 422  the answer was blocked by its verdict
-    ├── RetrievalFailedError 502  retrieval failed and the route refuses to answer without it
-    ├── OverloadedError      503  a bounded queue is full, or the ledger's spool is
-    ├── LedgerError               the ledger or its database
-    │   ├── LedgerUnavailableError 503  the database cannot be reached or used now
-    │   ├── RecordRefusedError        the database will never take this record
-    │   └── EmbeddedPostgresError     the Postgres we start does not start, or is not ours to start
-    └── UpstreamError             the upstream failed
-        ├── UpstreamStatusError   it answered with an error: its status, headers and body pass through
-        ├── UpstreamUnreachableError 502  no connection, TLS or DNS failure
-        ├── UpstreamTimeoutError  504  connect, first byte, idle or total time ran out
-        └── UpstreamProtocolError 502  it answered with something that is not the protocol, or was cut
+GatewayError
+├── ConfigError               wrong configuration; carries every problem found, each with file, line and remedy
+├── RequestError         400  the client's request cannot be served as it stands
+│   ├── AuthenticationError   401
+│   ├── PermissionDeniedError 403
+│   ├── NotFoundError         404
+│   └── TooLargeError         413
+├── GroundingFailedError 422  the answer was blocked by its verdict
+├── RetrievalFailedError 502  retrieval failed and the route refuses to answer without it
+├── OverloadedError      503  a bounded queue is full, or the ledger's spool is
+├── LedgerError               the ledger or its database
+│   ├── LedgerUnavailableError 503  the database cannot be reached or used now
+│   ├── RecordRefusedError        the database will never take this record
+│   └── EmbeddedPostgresError     the Postgres we start does not start, or is not ours to start
+└── UpstreamError             the upstream failed
+    ├── UpstreamStatusError   it answered with an error: its status, headers and body pass through
+    ├── UpstreamUnreachableError 502  no connection, TLS or DNS failure
+    ├── UpstreamTimeoutError  504  connect, first byte, idle or total time ran out
+    └── UpstreamProtocolError 502  it answered with something that is not the protocol, or was cut
 """
 
 from __future__ import annotations
@@ -175,10 +175,14 @@ class EmbeddedPostgresError(LedgerError):
 
 
 class UpstreamError(GatewayError):
-    """The upstream failed. `attempts` says how many times it was tried."""
+    """The upstream failed. `attempts` says how many times it was tried, `tries` how each of them ended.
+
+    A try is (status, seconds, error code); there are none when the answer failed after it had begun.
+    """
 
     status = 502
     attempts: int = 1
+    tries: tuple[tuple[int | None, float, str], ...] = ()
 
     def __init__(self, message: str, *, code: str = "upstream_error") -> None:
         super().__init__(message, code=code)

@@ -61,7 +61,7 @@ _RULES: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
     (("sk-",), _after_break("sk-") + r"(?=[A-Za-z_\-]*[0-9]|[A-Za-z0-9_\-]{20})[A-Za-z0-9_\-]{8,}", REDACTED),
     (("gg-",), _after_break("gg-") + r"(?=[A-Za-z_\-]*[0-9]|[A-Za-z0-9_\-]{20})[A-Za-z0-9_\-]{8,}", REDACTED),
     (("k_live_", "k_test_"), rf"{_START}[prs]k_(?:live|test)_[A-Za-z0-9]{{8,}}", REDACTED),
-    (("akia", "asia"), r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])", REDACTED),
+    (("akia", "asia"), r"(?:(?<![A-Z0-9])|(?<=\\u[0-9A-Fa-f]{4}))(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])", REDACTED),
     (
         ("secret_access_key", "secretaccesskey"),
         rf"(?i)(secret_?access_?key{_IS})[A-Za-z0-9/+]{{30,}}{_TAIL}",

@@ -112,7 +112,7 @@ def run(command, failure):
     except subprocess.CalledProcessError as error:
         stop(
             "{} (exit code {}; its own message is above)".format(failure, error.returncode),
-            "check the network and the package index of pip; if a half-made .venv is in the way, delete it and run again",
+            "check the network and pip's package index; if a half-made .venv is in the way, delete it and run again",
         )
     except OSError as error:
         stop("{}: {}".format(failure, error), "free disk space or mend the permissions of {}".format(ROOT))

@@ -191,6 +191,9 @@ def _items(text: str, starts: list[int], lexicon: Lexicon) -> list[Item]:
             first = token.start in sentence_starts or text[token.start - 2 : token.start] in _CELL_STARTS
             item = _word_item(token, following, text, first, lexicon)
             if item is not None:
+                if item.kind is Kind.NEGATION and found and found[-1].key == "mode:must":
+                    # "must not" forbids, as "may not" does
+                    found[-1] = found[-1]._replace(key="mode:may")
                 found.extend(_undone(item, token.lower, lexicon))
         elif isinstance(token, Quantity):
             found.append(Item(Kind.NUMBER, "#", token.start, token.end, token))

@@ -94,13 +94,25 @@ class SegmentStream:
 class _Scanner:
     """One pass from left to right. Between calls it holds what later segments need from earlier text, nothing else."""
 
-    __slots__ = ("_base", "_closed", "_head", "_heading", "_here", "_leads", "_line", "_row_before", "settled")
+    __slots__ = (
+        "_base",
+        "_closed",
+        "_code_searched",
+        "_head",
+        "_heading",
+        "_here",
+        "_leads",
+        "_line",
+        "_row_before",
+        "settled",
+    )
 
     def __init__(self) -> None:
         self.settled = 0
         self._line = 0  # start of the physical line that holds the last settled character
         self._here = 0  # start of the physical line being read
         self._closed = True  # the last settled segment was a block of its own: the next line cannot continue it
+        self._code_searched = 0  # start of the last line searched for the end of an open code block
         self._base = ""  # context of the prose being read
         self._heading = ""
         self._head = ""  # header row of the table being read
@@ -163,9 +175,15 @@ class _Scanner:
 
     def _fence(self, text: str, at: int, fence: str, final: bool) -> Iterator[Segment]:
         last = r"|\Z" if final else ""
-        found = re.search(rf"[\n\r][ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*(?=[\n\r]{last})", text[at:])
+        closing = re.compile(rf"[\n\r][ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*(?=[\n\r]{last})")
+        # Lines searched before hold no closing fence: a long block that streams in is not read again and again.
+        begin = max(at, self._code_searched)
+        found = closing.search(text, begin)
         if found or final:
-            yield self._block_segment(text, at, at + found.end() if found else len(text), "", checkable=False)
+            self._code_searched = 0
+            yield self._block_segment(text, at, found.end() if found else len(text), "", checkable=False)
+        else:
+            self._code_searched = max(begin, text.rfind("\n", begin), text.rfind("\r", begin))
 
     def _row(self, text: str, at: int, end: int, final: bool) -> Iterator[Segment]:
         if end < 0 and not final:

@@ -136,12 +136,15 @@ def _closing(text: str, token: re.Match[str], end: int) -> int:
 
 def _ends_here(text: str, token: re.Match[str], end: int, complete: bool, kept: int) -> int | None:
     """Offset behind the sentence that `token` closes, 0 when it closes none, None when later text decides."""
+    if token.lastgroup == "gap":
+        following = text[token.end()]
+        return 0 if token.start() < kept or following in _GOES_ON or following in "[【" else token.start()
     after = _AFTER.match(text, token.end(), end)
     close = after.end() if after else token.end()
     if close < kept:
         return 0
-    following = _SPACE.match(text, close, end)
-    then = following.end() if following else close
+    space = _SPACE.match(text, close, end)
+    then = space.end() if space else close
     if then >= end:
         return end if complete else None
     if text[then] in _GOES_ON:
@@ -153,8 +156,8 @@ def _ends_here(text: str, token: re.Match[str], end: int, complete: bool, kept: 
     if word is None or (word.end() >= end and not complete and len(word[2] or "") < _WORD):
         return None
     spaced = then > close
-    if token.lastgroup in ("stop", "gap"):
-        return token.start() if token.lastgroup == "gap" else close
+    if token.lastgroup == "stop":
+        return close
     if not spaced:
         return close if token[0][-1] in "!?…" and _HAN_OR_KANA.match(text, then) else 0
     return close if _latin_end(text, token, word, end) else 0

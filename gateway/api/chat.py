@@ -14,7 +14,15 @@ from gateway.access.keys import Principal
 from gateway.api.address import path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import error_response, send_json, together
-from gateway.api.incoming import ClientGoneError, base_url, echo, headers_of, read_body, request_id_of
+from gateway.api.incoming import (
+    ClientGoneError,
+    base_url,
+    echo,
+    headers_of,
+    own_authorization,
+    read_body,
+    request_id_of,
+)
 from gateway.api.settle import Settlement
 from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
@@ -114,7 +122,7 @@ def _call(
         request_id=request_id_of(headers),
         groups=principal.groups,
         headers=headers,
-        authorization=headers.get("authorization") if route.passthrough else None,
+        authorization=own_authorization(headers, principal) if route.passthrough else None,
         upstream_model=route.upstream_model(request.model),
         source_base=base_url(scope, headers, runtime.config.server.public_url),
     )

@@ -16,7 +16,7 @@ from gateway.access.keys import Principal
 from gateway.api.address import path_below_v1, path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import encode_headers, error_response, send_json, together
-from gateway.api.incoming import ClientGoneError, echo, headers_of, read_body, request_id_of
+from gateway.api.incoming import ClientGoneError, echo, headers_of, own_authorization, read_body, request_id_of
 from gateway.api.settle import CLIENT_CLOSED, disconnected, outcome_of
 from gateway.errors import GatewayError, RequestError
 from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
@@ -114,7 +114,7 @@ class _Relay:
         self._parts = runtime.parts[route.name]
         self._headers = headers
         self._method = scope["method"]
-        self._authorization = headers.get("authorization") if route.passthrough else None
+        self._authorization = own_authorization(headers, principal) if route.passthrough else None
         self._started = desk.services.clock()
         self._sent = False
         self._opening = Opening(

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from litestar.types import HTTPScope, Receive
 
-from gateway.errors import TooLargeError
+from gateway.access.keys import Principal
+from gateway.errors import AuthenticationError, TooLargeError
 from gateway.telemetry import log
 
 
@@ -28,6 +29,19 @@ def echo(scope: HTTPScope) -> list[tuple[bytes, bytes]]:
     """The header that tells a client which of its requests an answer belongs to."""
     given = request_id_of(headers_of(scope))
     return [(log.REQUEST_ID_HEADER.encode(), given.encode())] if given else []
+
+
+def own_authorization(headers: Mapping[str, str], principal: Principal) -> str:
+    """What a pass-through route sends on: the caller's own credential, "" without one.
+
+    Raises `AuthenticationError` for a key of this gateway, which is no upstream's to see.
+    """
+    if principal.key_id is not None:
+        raise AuthenticationError(
+            "this route sends the caller's own key to its upstream, and the key given is one of this gateway's, which "
+            "is not passed on; send the upstream's key as `Authorization: Bearer <key>`"
+        )
+    return headers.get("authorization", "")
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:

@@ -143,6 +143,8 @@ class Settlement:
 
     async def _fail(self, error: GatewayError) -> None:
         outcome, status = outcome_of(error)
+        if isinstance(error, UpstreamError):
+            self._exchange.account.failed(error)
         self._exchange.account.ended(outcome, status, error.code, error.message)
         if not self._submitted:
             self._submitted = True

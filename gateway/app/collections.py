@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from retrieval.split import SplitSettings
-
 from gateway.app.encoders import build_encoder
 from gateway.config.model import CollectionConfig, EncoderConfig, GatewayConfig, RouteConfig
 from retrieval.collection import Collection
@@ -15,6 +13,7 @@ from retrieval.encode.batcher import Batcher
 from retrieval.errors import RetrievalError
 from retrieval.index.base import IndexSettings
 from retrieval.retriever import CollectionRetriever, RetrieverSettings
+from retrieval.split import SplitSettings
 from retrieval.types import Encoder, Passage
 from retrieval.writer import CollectionSettings
 

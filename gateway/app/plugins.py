@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
-from retrieval.load import default_loaders
-
 from gateway.errors import ConfigError
+from retrieval.load import default_loaders
 from retrieval.types import Loader
 
 

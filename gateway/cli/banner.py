@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig
 
-QUESTION = "How long is the warranty?"
+# The quickstart's documents answer the first question, and refute the answer to the second in one plain sentence.
+QUESTION = "What does the Monthly plan cost?"
+CHECKED_QUESTION = "How old must a rider of the Pelican be?"
+FALSE_ANSWER = "Riders of the Pelican must be at least 16 years old."
 
 
 def banner(config: GatewayConfig, port: int, *, own_database: bool) -> str:
@@ -28,15 +31,17 @@ def banner(config: GatewayConfig, port: int, *, own_database: bool) -> str:
         f"""    -d '{{"model": "{default}", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'""",
         "",
         "From Python (pip install openai)",
-        f'  from openai import OpenAI; client = OpenAI(base_url="{base}/v1", api_key="{"YOUR_KEY" if key else "none"}")',
-        f'  client.chat.completions.create(model="{default}", messages=[{{"role": "user", "content": "{QUESTION}"}}])',
+        "  from openai import OpenAI",
+        f'  client = OpenAI(base_url="{base}/v1", api_key="{"YOUR_KEY" if key else "none"}")',
+        f'  question = [{{"role": "user", "content": "{QUESTION}"}}]',
+        f'  print(client.chat.completions.create(model="{default}", messages=question).choices[0].message)',
         "",
     ]
     if checked:
         lines += [
             "Check a false answer: see it fail, with the evidence",
             f"  curl -s {base}/v1/check{key} -H 'content-type: application/json' \\",
-            f"""    -d '{{"route": "{checked}", "query": "{QUESTION}", "answer": "{FALSE_ANSWER}"}}'""",
+            f"""    -d '{{"route": "{checked}", "query": "{CHECKED_QUESTION}", "answer": "{FALSE_ANSWER}"}}'""",
             "",
         ]
     lines += [
@@ -49,9 +54,6 @@ def banner(config: GatewayConfig, port: int, *, own_database: bool) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-FALSE_ANSWER = "The warranty lasts ten years."
 
 
 def _describe(route: RouteConfig, config: GatewayConfig) -> str:

@@ -24,6 +24,7 @@ from gateway.cli.collections import ingest_collections
 from gateway.cli.output import ENVIRONMENT, fail, note
 from gateway.config.load import load
 from gateway.config.model import GatewayConfig, Server
+from gateway.telemetry import log
 from gateway.telemetry.metrics import share_between_workers
 from migrations.run import migrate
 
@@ -42,6 +43,7 @@ def serve(config_path: Path) -> None:
             stack = AsyncExitStack()
             try:
                 runner.run(_prepare(config, config_path, stack))
+                log.configure(config.server.log_format, config.server.log_level)
                 note(banner(config, listener.getsockname()[1], own_database=config.ledger.database_url is None))
                 _run(config.server, listener)
             finally:

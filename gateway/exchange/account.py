@@ -7,10 +7,12 @@ so that an exchange which ends anywhere is recorded as far as it came.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from checks.types import CheckedFact, Evidence, JudgeCall, Reason, Status, Verdict
 from gateway.config.modes import Action
+from gateway.errors import UpstreamError
 from gateway.exchange.decide import Decision
 from gateway.exchange.judge import overall
 from gateway.exchange.parts import Call, RouteParts
@@ -75,6 +77,15 @@ class Account:
         """The upstream's headers came."""
         self.attempts.extend(attempts)
         self.seconds.setdefault("first_byte", now - self.started)
+
+    def failed(self, error: UpstreamError) -> None:
+        """The upstream failed: before its answer began, or in the middle of it."""
+        name = self.parts.upstream.name
+        if error.tries or not self.attempts:
+            tries = error.tries or ((None, 0.0, error.code),)
+            self.attempts.extend(Attempt(name, status, seconds, code) for status, seconds, code in tries)
+        else:
+            self.attempts[-1] = replace(self.attempts[-1], error=error.code)
 
     def folded(self, answer: Answer, now: float) -> None:
         """The upstream's answer is complete, or as complete as it will get."""

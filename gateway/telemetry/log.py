@@ -85,7 +85,7 @@ def _configure_standard_library(
         logger.handlers = []
         logger.propagate = name != "uvicorn.access"
     # Statements with their values, and one line per poll of the watched folders.
-    for name in ("sqlalchemy", "watchfiles", "httpx", "aiohttp.access"):
+    for name in ("sqlalchemy", "watchfiles", "httpx", "httpx2", "aiohttp.access"):
         logging.getLogger(name).setLevel(max(logging.WARNING, _number(level)))
 
 

@@ -118,8 +118,9 @@ class OpenAIUpstream:
         if authorization is not None:
             headers.pop("authorization", None)
             headers.pop("api-key", None)
-            name, value = credential(authorization, self._settings.api_key_header)
-            headers[name] = value
+            if authorization:  # a caller who brings no key never gets ours
+                name, value = credential(authorization, self._settings.api_key_header)
+                headers[name] = value
 
     def _timeout_of(self, total_s: float) -> aiohttp.ClientTimeout:
         timeouts = self._settings.timeouts
@@ -146,6 +147,7 @@ class OpenAIUpstream:
                 assert response is not None
                 return response, tuple(attempts)
             failure.attempts = len(attempts)
+            failure.tries = tuple((attempt.status, attempt.seconds, attempt.error) for attempt in attempts)
             remaining_s = self._limits.total_s - (now - started)
             delay = None
             if again:

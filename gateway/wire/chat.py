@@ -308,6 +308,7 @@ def _turn(message: msgspec.Raw, position: int) -> Turn:
 def _loose_turn(message: msgspec.Raw, position: int) -> Turn:
     try:
         value = raw.decode(message)
+        text = loose_text(value.get("content"))
     except (ValueError, RecursionError):
         raise RequestError(
             f"'messages[{position}]' cannot be read.", code="invalid_json", param=f"messages[{position}]"
@@ -318,7 +319,7 @@ def _loose_turn(message: msgspec.Raw, position: int) -> Turn:
     content = value.get("content")
     return Turn(
         role=role,
-        text=loose_text(content),
+        text=text,
         media=content is not None and not isinstance(content, str),
         tool_call=bool(value.get("tool_calls") or value.get("function_call")),
     )

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import ssl
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -17,25 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]
 import yaml
 
 ROOT = Path(__file__).parents[2]
-_BASE = re.compile(r"base URL\s+(http://[^\s/]+)/v1")
+_BASE = re.compile(r"base URL\s+(https?://[^\s/]+)/v1")
 _START_S = 60.0
 _STOP_S = 40.0
 
 
 class GatewayProcess:
-    """One `serve` over the configuration file `path`. `http` speaks to it without any key."""
+    """One `serve` over the configuration file `path`; `verify` is what a client of its HTTPS trusts."""
 
-    def __init__(self, path: Path, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, verify: ssl.SSLContext | bool = False) -> None:
         self.path = path
         self.log = path.with_suffix(f".{os.urandom(3).hex()}.log")
         self.base_url = ""
-        self._environ = {**os.environ, **(environ or {})}
+        self._verify = verify
         self._process: asyncio.subprocess.Process | None = None
-        self._family: list[psutil.Process] = []
 
     @property
     def process(self) -> asyncio.subprocess.Process:
@@ -52,10 +52,10 @@ class GatewayProcess:
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "gateway", "serve", "--config", str(self.path),
-                cwd=ROOT, stdout=log, stderr=log, env=self._environ,
+                cwd=ROOT, stdout=log, stderr=log, env=environment(),
             )  # fmt: skip
         try:
-            async with asyncio.timeout(_START_S), httpx.AsyncClient(timeout=10) as http:
+            async with asyncio.timeout(_START_S), httpx.AsyncClient(timeout=10, verify=self._verify) as http:
                 while not await self._ready(http):
                     await asyncio.sleep(0.02)
         except BaseException:
@@ -90,7 +90,7 @@ class GatewayProcess:
             self.signal(signal.SIGTERM)
             async with asyncio.timeout(_STOP_S):
                 await self.process.wait()
-            left = [child for child in family if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+            _, left = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
             assert left == [], f"still there after the gateway ended: {left}\n{self.output[-3000:]}"
         assert self.process.returncode is not None
         return self.process.returncode
@@ -109,12 +109,12 @@ class GatewayProcess:
 
 @asynccontextmanager
 async def serving(
-    path: Path, config: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+    path: Path, config: Mapping[str, Any] | None = None, verify: ssl.SSLContext | bool = False
 ) -> AsyncGenerator[GatewayProcess, None]:
     """A running gateway. It is stopped at the end with SIGTERM, and has to end with code 0 and without orphans."""
     if config is not None:
         write(path, config)
-    gateway = GatewayProcess(path, environ)
+    gateway = GatewayProcess(path, verify)
     await gateway.start()
     try:
         yield gateway
@@ -123,6 +123,19 @@ async def serving(
         raise
     code = await gateway.stop() if gateway.process.returncode is None else 0
     assert code == 0, f"the gateway ended with {code}:\n{gateway.output[-3000:]}"
+
+
+def environment() -> dict[str, str]:
+    """The environment of a command: this one, but compiled modules are kept, as on a user's machine."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not yet collected does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def write(path: Path, config: Mapping[str, Any]) -> None:

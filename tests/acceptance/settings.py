@@ -113,6 +113,12 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
             "grounded-checked": {**CELLS["live-annotate"], "retrieval": grounded, "model": "m"},
             "hashed": {"upstream": "main", "bodies": "hash"},
             "dropped": {"upstream": "main", "bodies": "drop"},
+            "unsearchable": {
+                "upstream": "main",
+                "retrieval": {**grounded, "timeout": 1e-6},
+                "on_retrieval_failure": "block",
+            },
+            "checked-files": {**CELLS["held-block"], "other_paths": "forward"},
             "files": {"upstream": "main", "other_paths": "forward"},
             "through": {"upstream": "main", "auth": "passthrough", "other_paths": "forward"},
             **CELLS,

@@ -410,3 +410,21 @@ async def test_errors_of_the_upstream_are_not_asked_again_by_our_own_hand_on_for
     response = await house.http.post("/r/files/v1/batches", json={})
     assert response.status_code == 500
     assert len(house.upstream.requests) == 1
+
+
+async def test_what_a_checked_route_forwards_unread_says_that_it_was_not_checked(house: House) -> None:
+    """BerriAI/litellm #14152: guards that do not run on another endpoint, while the log says success."""
+    house.upstream.enqueue(json_reply({"object": "text_completion", "choices": [{"index": 0, "text": "wrong"}]}))
+    raw = await house.client("checked-files").completions.with_raw_response.create(model="m", prompt="hi")
+    assert raw.parse().choices[0].text == "wrong"
+    record = await house.record(raw.headers["x-grounding-exchange"])
+    assert (record["check_status"], record["check_reason"]) == ("not_checked", "unsupported_content")
+
+
+async def test_forwarded_paths_of_a_passthrough_route_carry_the_callers_key(house: House) -> None:
+    house.upstream.enqueue(json_reply({"object": "list", "data": []}))
+    response = await house.http.get("/r/through/v1/batches", headers=bearer(CALLER_KEY))
+    assert response.status_code == 200
+    received = await house.upstream.request(0)
+    assert received.headers["authorization"] == f"Bearer {CALLER_KEY}"
+    assert UPSTREAM_KEY not in json.dumps(received.headers)

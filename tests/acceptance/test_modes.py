@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.asking import BOTH, Said, ask, ask_raw, body
 from tests.acceptance.conftest import House
 from tests.acceptance.settings import CELLS
-from tests.servers.upstream import Reply, chat_events, completion, json_reply, sse_reply
+from tests.servers.upstream import Reply, chat_events, chunk, completion, json_reply, sse_reply
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
@@ -107,6 +107,47 @@ async def test_no_byte_of_a_rejected_sentence_leaves(house: House, route: str, s
     assert "90 km" not in house.gateway.output
     # What was withheld is in the ledger, for those who may read it.
     assert "90 km" in json.dumps(await house.record(exchange))
+
+
+@pytest.mark.parametrize("upstream_streams", UPSTREAM_MODES, ids=["upstream plain", "upstream streams"])
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+@pytest.mark.parametrize("route", WITHHOLDING)
+async def test_a_rejected_sentence_does_not_leave_by_a_side_door(
+    house: House, route: str, stream: bool, upstream_streams: bool
+) -> None:
+    """Log-probabilities spell an answer out once more; reasoning and arguments may quote what was rejected."""
+    token = {"token": MIXED, "logprob": -0.5, "bytes": list(b"90 km"), "top_logprobs": []}
+    events = chat_events(MIXED, pieces=1, logprobs=True)
+    whole = completion(MIXED)
+    whole["choices"][0]["logprobs"] = {"content": [token], "refusal": None}
+    if not route.endswith("filter"):
+        events[0]["choices"][0]["delta"]["reasoning_content"] = "Say 90 km."
+        whole["choices"][0]["message"]["reasoning_content"] = "Say 90 km."
+    house.upstream.enqueue(sse_reply(events) if upstream_streams else json_reply(whole))
+    response = await house.http.post(f"/r/{route}/v1/chat/completions", json=body(stream=stream, logprobs=True))
+    assert response.status_code in (200, 422)
+    assert "90 km" not in response.text
+    assert "57, 48" not in response.text
+    assert "57,48" not in response.text
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_one_bad_choice_of_several_blocks_the_answer(house: House, stream: bool) -> None:
+    texts = {0: GOOD, 1: MIXED}
+    events = [
+        chunk([{"index": index, "delta": {"role": "assistant", "content": text}}]) for index, text in texts.items()
+    ]
+    events += [chunk([{"index": index, "delta": {}, "finish_reason": "stop"}]) for index in texts]
+    whole = completion()
+    whole["choices"] = [
+        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for index, text in texts.items()
+    ]
+    house.upstream.enqueue(sse_reply(events) if stream else json_reply(whole))
+    with pytest.raises(openai.UnprocessableEntityError) as caught:
+        await ask(house.client("held-block"), stream=stream, n=2)
+    grounding: Any = caught.value.body["grounding"]  # type: ignore[index]
+    assert [(check["choice"], check["status"]) for check in grounding["checks"]] == [(0, "passed"), (1, "failed")]
 
 
 @pytest.mark.parametrize("stream", BOTH)

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.asking import BOTH, QUESTION, ask, user
+from tests.acceptance.asking import BOTH, QUESTION, ask, body, user
 from tests.acceptance.conftest import House
 from tests.servers.upstream import Received, chat_events, completion, json_reply, sse_reply
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
-PARTS = [
+PARTS: list[dict[str, Any]] = [
     {"type": "text", "text": QUESTION, "prompt_cache_breakpoint": True},
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
 ]
-CALL = {
+CALL: dict[str, Any] = {
     "role": "assistant",
     "content": None,
     "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weigh", "arguments": "{}"}}],
 }
-RESULT = {"role": "tool", "tool_call_id": "c1", "content": "3 kg"}
+RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "3 kg"}
 
 
 async def sent_for(house: House, route: str, messages: list[dict[str, Any]], *, stream: bool = False) -> Received:
@@ -49,7 +49,7 @@ def raw_messages(received: Received) -> bytes:
 async def test_documents_stand_in_one_user_message_before_the_question_and_nothing_else_changes(
     house: House, stream: bool
 ) -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "developer", "content": "Be brief.  \u00e9"},
         {"role": "system", "content": "Never lie."},
         {"role": "user", "content": "Hello"},
@@ -176,3 +176,15 @@ async def test_filters_of_a_request_never_reach_the_upstream(house: House) -> No
     assert "grounding" not in received.json
     assert not [name for name in received.headers if name.startswith("x-grounding")]
     assert split(received)[1] == []
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_nothing_is_generated_or_paid_where_the_documents_are_needed_and_cannot_be_searched(
+    house: House, stream: bool
+) -> None:
+    """BerriAI/litellm #18261: the request was refused, and the model was called all the same."""
+    response = await house.http.post("/r/unsearchable/v1/chat/completions", json=body(stream=stream))
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "retrieval_failed")
+    assert house.upstream.requests == []
+    record = await house.record(response.headers["x-grounding-exchange"])
+    assert (record["retrieval_status"], record["attempts"]) == ("failed", [])

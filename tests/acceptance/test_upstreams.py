@@ -404,3 +404,17 @@ async def test_an_error_of_the_upstream_keeps_its_status_and_body(house: House, 
     assert response.status_code == status
     assert response.json()["error"]["message"] == "as the model server said it"
     assert response.json()["error"]["code"] == "its_own"
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_every_try_at_an_upstream_is_recorded_also_when_none_succeeds(house: House, stream: bool) -> None:
+    house.upstream.enqueue(*(error_reply(503, retry_after="0") for _ in range(3)))
+    response = await house.http.post("/r/retrying/v1/chat/completions", json=body(stream=stream))
+    assert response.status_code == 503
+    record = await house.record(response.headers["x-grounding-exchange"])
+    tries = [(attempt["status"], attempt["error"]) for attempt in record["attempts"]]
+    assert tries == [(503, "upstream_status")] * 3
+    house.upstream.enqueue(sse_reply(chat_events(TEXT), cut_after=2, cut=RESET))
+    response = await house.http.post("/r/plain/v1/chat/completions", json=body(stream=True))
+    record = await house.record(response.headers["x-grounding-exchange"])
+    assert [(attempt["status"], attempt["error"]) for attempt in record["attempts"]] == [(200, "upstream_cut")]

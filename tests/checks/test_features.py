@@ -19,7 +19,8 @@ def lexicon() -> Lexicon:
 
 PASSAGE = (
     "The Falcon X2 weighs 19.5 kg. The shop in Brenn is open from Monday to Friday. "
-    "Guests must not bring dogs into the hall. The battery lasts at least 70 km. Anna Berg bought the mill from Olaf Dahl."
+    "Guests must not bring dogs into the hall. The battery lasts at least 70 km. "
+    "Anna Berg bought the mill from Olaf Dahl."
 )
 
 

@@ -45,6 +45,7 @@ def test_no_visible_character_of_an_answer_escapes_checking(answer: str) -> None
 @settings(max_examples=600, deadline=None)
 @example("AAA|1. \nA| a | b |。`# x 1. Dr|? ```...。", 30)
 @example("a\r\n", 2)
+@example("[| a | b |! กรุงเทพมหานครเป็นเมืองหลวงของ [2]~~~」». [1.12** [2]. More words", 70)
 @example("It is so. [1, 2] More words follow here.", 13)
 def test_a_sentence_released_early_is_the_sentence_of_the_whole_answer(answer: str, cut: int) -> None:
     whole = segments(answer)

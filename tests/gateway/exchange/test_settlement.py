@@ -189,7 +189,10 @@ async def test_a_failed_retrieval_is_told_and_the_route_decides_whether_to_answe
 
 
 async def test_a_route_without_retrieval_and_check_leaves_the_answer_byte_for_byte() -> None:
-    body = b'{"id":"x", "object":"chat.completion", "choices":[{"index":0,"message":{"content":"1.0e5","role":"assistant"}}],  "new_field":1.50}'
+    body = (
+        b'{"id":"x", "object":"chat.completion", '
+        b'"choices":[{"index":0,"message":{"content":"1.0e5","role":"assistant"}}],  "new_field":1.50}'
+    )
     reply = await Setting(ScriptedUpstream(Script(steps=(body,)))).ask(stream=False)
     assert reply.body == body
 

@@ -252,3 +252,11 @@ def test_a_message_without_a_role_is_named(message: dict[str, Any]) -> None:
         with pytest.raises(RequestError) as caught:
             read(request)
         assert caught.value.param == "messages[1].role"
+
+
+def test_content_nested_beyond_all_reading_is_the_clients_error_and_not_ours() -> None:
+    nested = b"[" * 900 + b"]" * 900
+    request = chat.parse_request(b'{"model": "m", "messages": [{"role": "user", "content": ' + nested + b"}]}", {})
+    with pytest.raises(RequestError) as error:
+        chat.turns(request)
+    assert error.value.param == "messages[0]"
