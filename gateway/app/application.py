@@ -60,7 +60,7 @@ def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None
     return app
 
 
-# -- errors of the framework's own handlers ------------------------------------------------------------------------------
+# -- errors of the framework's own handlers ----------------------------------------------------------------------------
 
 
 def _gateway_error(_: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:

@@ -33,6 +33,7 @@ LEAST_FREE_BYTES = 200_000_000
 
 def serve(config_path: Path) -> None:
     """Serve until told to stop. Ends the process with a message when something of the machine is in the way."""
+    config_path = config_path.absolute()
     config = load(config_path, os.environ)
     # SIGTERM ends this process as Ctrl-C does, through every `finally`: by default it would leave our Postgres behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -58,7 +59,7 @@ async def _prepare(config: GatewayConfig, path: Path, stack: AsyncExitStack) -> 
     await asyncio.to_thread(ingest_collections, config, tuple(used_collections(config)))
     # Whatever a worker would stumble over is said here, in one plain message and before anything listens.
     await (await build_runtime(config)).retire()
-    os.environ[CONFIG_VARIABLE] = str(path.absolute())
+    os.environ[CONFIG_VARIABLE] = str(path)
     if config.server.workers > 1:
         share_between_workers(config.data_dir / "metrics")
 

@@ -153,20 +153,11 @@ class Account:
 
     def record(self, now: float) -> ExchangeRecord:
         """The record of the exchange as it stands."""
-        call, answer = self.call, self.answer
-        if answer is None and self.fold is not None:
-            answer = self.answer = self.fold.answer()
-        status, reason = self.check_status
-        if not self.verdicts and self.parts.check is not None and call.check:
-            # A check that never came to its end is not a check that was switched off.
-            closed = self.outcome is Outcome.CLIENT_CLOSED
-            reason = Reason.CLIENT_CLOSED.value if closed else Reason.JUDGE_UNAVAILABLE.value
+        call, answer = self.call, self._answer_so_far()
+        status, reason = self._final_status()
         self.seconds["total"] = now - self.started
         sources = self._all_sources()
-        last = max((attempt for _, attempt in self._judged), default=0)
-        numbers = {source.hit.passage.id: source.number for source in sources}
-        envelope = answer.envelope if answer else {}
-        model = envelope.get("model")
+        model = answer.envelope.get("model")
         return ExchangeRecord(
             id=call.id,
             created_at=call.created_at,
@@ -194,17 +185,12 @@ class Account:
             request_body=chat.request_text(self.request),
             sent_body=self.sent.decode("utf-8", "replace") if self.sent_differs else "",
             answer_body=self._answer_body(),
-            answer={str(i): c.content or "" for i, c in answer.choices.items()} if answer else {},
-            finish_reasons={str(i): c.finish_reason for i, c in answer.choices.items() if c.finish_reason}
-            if answer
-            else {},
-            usage=answer.usage or {} if answer else {},
+            answer={str(i): c.content or "" for i, c in answer.choices.items()},
+            finish_reasons={str(i): c.finish_reason for i, c in answer.choices.items() if c.finish_reason},
+            usage=answer.usage or {},
             seconds=self.seconds,
             sources=[self._source_record(source) for source in sources],
-            checks=[
-                _check_record(verdict, attempt, self.action if attempt == last else Decision.REPAIR.value, numbers)
-                for verdict, attempt in self._judged
-            ],
+            checks=self._check_records({source.hit.passage.id: source.number for source in sources}),
             attempts=[AttemptRecord(a.upstream, a.status, a.seconds, a.error) for a in self.attempts],
         )
 
@@ -212,6 +198,27 @@ class Account:
     def sent_differs(self) -> bool:
         """The upstream got another body than the client sent: grounded, renamed, or without our options."""
         return self.retrieval.status not in {RetrievalStatus.OFF} or self.call.upstream_model is not None
+
+    def _answer_so_far(self) -> Answer:
+        """The answer, or what had come of it when it ended early."""
+        if self.answer is None and self.fold is not None:
+            self.answer = self.fold.answer()
+        return self.answer or Answer()
+
+    def _final_status(self) -> tuple[str, str | None]:
+        """Status and reason. A check that never came to its end is not a check that was switched off."""
+        if self.verdicts or self.parts.check is None or not self.call.check:
+            return self.check_status
+        closed = self.outcome is Outcome.CLIENT_CLOSED
+        return Status.NOT_CHECKED.value, (Reason.CLIENT_CLOSED if closed else Reason.JUDGE_UNAVAILABLE).value
+
+    def _check_records(self, numbers: Mapping[str, int]) -> list[CheckRecord]:
+        """Every verdict with what was done about it: all attempts but the last were followed by a repair."""
+        last = max((attempt for _, attempt in self._judged), default=0)
+        return [
+            _check_record(verdict, attempt, self.action if attempt == last else Decision.REPAIR.value, numbers)
+            for verdict, attempt in self._judged
+        ]
 
     def _answer_body(self) -> str:
         if self.delivered is not None:
