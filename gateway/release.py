@@ -131,12 +131,13 @@ class HeldGate:
 class _Text:
     """One choice's text under a `SentenceGate`: which spans of it may leave, and how far it was decided."""
 
-    __slots__ = ("approved", "decided", "kept", "sent_role")
+    __slots__ = ("approved", "decided", "dropped", "kept", "sent_role")
 
     def __init__(self) -> None:
         self.approved: list[str] = []
         self.kept: list[Span] = []
         self.decided = 0
+        self.dropped = False
         self.sent_role = False
 
 
@@ -186,12 +187,18 @@ class SentenceGate:
 
     def drop(self, index: int, end: int) -> None:
         """What lies before `end` and was not approved never leaves."""
-        self._texts.setdefault(index, _Text()).decided = end
+        state = self._texts.setdefault(index, _Text())
+        state.decided, state.dropped = end, True
 
     def released(self, index: int) -> str:
         """The text of a choice that may leave, so far."""
         state = self._texts.get(index)
         return "".join(state.approved) if state else ""
+
+    def dropped(self, index: int) -> bool:
+        """Whether some of a choice's text was left out."""
+        state = self._texts.get(index)
+        return state is not None and state.dropped
 
     def offsets(self, index: int) -> OffsetMap:
         """Offsets of the upstream's text to those of the released one."""

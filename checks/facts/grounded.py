@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -64,12 +65,12 @@ class FeatureModel:
         """Read `model.npz`; raises `ModelFileError` when it is missing, broken or made for other features."""
         path = directory / "model.npz"
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             about = json.loads(str(arrays["about"]))
             supports, half, refutes = (Ensemble.stored(arrays, name) for name in _STEPS)
             wording = arrays["wording"].astype(np.float32)
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise ModelFileError(
                 f"cannot read the fact model {path}: {error}", hint="reinstall the package or run `make classifier`"
             ) from error

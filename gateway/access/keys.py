@@ -23,6 +23,8 @@ MIN_KEY_LENGTH: Final = 20
 # Up to so many keys all are compared, in a time that does not depend on which one matches (about 0.1 us each).
 _MANY: Final = 64
 
+_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
 _HOW: Final = "send it as `Authorization: Bearer <key>` or in the header `x-api-key`"
 
 
@@ -59,6 +61,12 @@ _KEYLESS: Final = Principal(
     routes=frozenset(), anonymous=True, refusal="this gateway has no keys, so only its pass-through routes can be used"
 )
 _MISSING: Final = Principal(routes=frozenset(), anonymous=True, refusal=f"no API key was given; {_HOW}")
+_FOREIGN: Final = Principal(
+    routes=frozenset(),
+    anonymous=True,
+    refusal="this gateway has no keys and serves its own machine only: ask it as localhost or 127.0.0.1, and not from "
+    "a web page of another site; or configure keys",
+)
 _UNKNOWN: Final = Principal(
     routes=frozenset(), anonymous=True, refusal=f"the API key is not one of this gateway's; {_HOW}"
 )
@@ -68,10 +76,13 @@ class Keyring:
     """The keys of a configuration.
 
     `loopback` tells that the gateway can only be reached from its own machine; then, and only without any keys, every
-    caller is an anonymous one that may use and read all.
+    caller is an anonymous one that may use and read all. A browser is on this machine too: what it sends for a page of
+    another site (a foreign `Origin`, or a `Host` that was made to resolve to loopback) is refused. `hosts` are further
+    names that this gateway goes by.
     """
 
-    def __init__(self, keys: Iterable[KeyConfig], *, loopback: bool) -> None:
+    def __init__(self, keys: Iterable[KeyConfig], *, loopback: bool, hosts: Iterable[str] = ()) -> None:
+        self._hosts = frozenset(hosts)
         self._principals = {
             bytes.fromhex(key.sha256): Principal(
                 key_id=key.id,
@@ -88,7 +99,7 @@ class Keyring:
     def identify(self, headers: Mapping[str, str]) -> Principal:
         """The caller of a request. Never raises: an unknown caller may still use a pass-through route."""
         if self._without_keys is not None:
-            return self._without_keys
+            return self._without_keys if self._is_local(headers) else _FOREIGN
         token = presented_key(headers)
         if token is None:
             return _MISSING
@@ -103,6 +114,18 @@ class Keyring:
             if hmac.compare_digest(known, digest):
                 found = principal
         return found
+
+    def _is_local(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request names this machine, and comes from no page of another one."""
+        origin = headers.get("origin")
+        names = [headers.get("host", "localhost")]
+        if origin is not None:
+            names.append(origin.partition("://")[2])
+        return all(self._names_us(name) for name in names)
+
+    def _names_us(self, authority: str) -> bool:
+        host = authority.rpartition("]")[0].lstrip("[") if authority.startswith("[") else authority.partition(":")[0]
+        return host in _LOOPBACK_NAMES or host in self._hosts or host.endswith(".localhost")
 
 
 def presented_key(headers: Mapping[str, str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ from litestar.params import JSONBody
 from gateway.api.address import path_of, route_of
 from gateway.api.desk import GatewayDesk
 from gateway.api.incoming import base_url, request_id_of
+from gateway.api.settle import CLIENT_CLOSED, outcome_of
 from gateway.config.modes import Action, Release
-from gateway.errors import RequestError
+from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
 from gateway.exchange.path import Exchange
 from gateway.ledger.record import Outcome
@@ -46,13 +48,8 @@ def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
         runtime = desk.enter()
         try:
             exchange = _exchange(desk, request, data)
-            receipt = desk.open(exchange)
-            desk.admit(await receipt)
-            grounding = await exchange.check_only(
-                Answer(choices={0: ChoiceAnswer(0, content=data.answer, finish_reason="stop")})
-            )
-            exchange.account.ended(Outcome.COMPLETED, 200)
-            desk.admit(await desk.submit(exchange))
+            desk.admit(await desk.open(exchange))
+            grounding = await _checked(desk, exchange, data.answer)
         finally:
             await desk.leave(runtime)
         status, reason = exchange.account.check_status
@@ -70,6 +67,25 @@ def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
     return check_answer
 
 
+async def _checked(desk: GatewayDesk, exchange: Exchange, answer: str) -> dict[str, Any]:
+    """The verdict; whatever comes of it, the exchange that was opened is recorded."""
+    try:
+        grounding = await exchange.check_only(
+            Answer(choices={0: ChoiceAnswer(0, content=answer, finish_reason="stop")})
+        )
+    except GatewayError as error:
+        exchange.account.ended(*outcome_of(error), error.code, error.message)
+        await desk.submit(exchange)
+        raise
+    except asyncio.CancelledError:
+        exchange.account.ended(Outcome.CLIENT_CLOSED, CLIENT_CLOSED, "client_closed")
+        desk.submit(exchange)
+        raise
+    exchange.account.ended(Outcome.COMPLETED, 200)
+    desk.admit(await desk.submit(exchange))
+    return grounding
+
+
 def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckRequest) -> Exchange:
     runtime = desk.runtime
     headers = dict(request.headers)
@@ -83,11 +99,12 @@ def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckReq
         raise RequestError(f"the route '{route.name}' has no check", code="no_check", param="route")
     if not data.query and not data.messages:
         raise RequestError("give the question as query, or the conversation as messages", param="query")
+    limits = chat.RequestLimits(max_messages=runtime.config.server.max_messages)
     messages = data.messages or [{"role": "user", "content": data.query}]
     body: dict[str, Any] = {"model": data.model or route.name, "messages": messages}
     if data.filters:
         body["grounding"] = {"filters": data.filters}
-    chat_request = chat.parse_request(msgspec.json.encode(body), {})
+    chat_request = chat.parse_request(msgspec.json.encode(body), {}, limits)
     route.effective(chat_request.options)
     call = Call(
         id=desk.new_id(),

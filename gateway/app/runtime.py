@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
 
 from gateway.access.keys import Keyring
 from gateway.api.desk import Runtime
@@ -10,7 +11,7 @@ from gateway.app.collections import CollectionSet, check_collections
 from gateway.app.judging import CheckBuilder
 from gateway.app.upstreams import build_upstream
 from gateway.config.describe import version
-from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig
+from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig, Server
 from gateway.config.references import is_loopback
 from gateway.exchange.parts import RouteParts
 from gateway.route import RouteTable
@@ -36,11 +37,17 @@ async def build_runtime(config: GatewayConfig) -> Runtime:
             version=config_version,
             table=RouteTable(config),
             parts=parts,
-            keyring=Keyring(config.keys, loopback=is_loopback(config.server.host)),
+            keyring=Keyring(config.keys, loopback=is_loopback(config.server.host), hosts=_hosts(config.server)),
             sources=collections,
             anonymous=any(route.auth == "passthrough" for route in config.routes.values()),
             resources=resources.pop_all(),
         )
+
+
+def _hosts(server: Server) -> list[str]:
+    """The names by which this gateway is asked for."""
+    public = urlsplit(server.public_url).hostname if server.public_url else None
+    return [server.host, *([public] if public else [])]
 
 
 async def _parts(

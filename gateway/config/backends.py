@@ -152,7 +152,8 @@ class EncoderConfig(Strict):
 class SplitterConfig(Strict):
     """How documents become passages, in tokens of the encoder."""
 
-    tokens: int = Field(default=180, ge=16)
+    tokens: int = Field(default=90, ge=16)
+    """Short passages: in long ones a detail is drowned, and the search for the fact it decides does not find it."""
     overlap_sentences: int = Field(default=0, ge=0, le=5)
 
 

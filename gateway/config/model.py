@@ -110,7 +110,7 @@ class RetrievalConfig(Strict):
     """Grounding of a route's prompts. Leave the section out to forward prompts as they come."""
 
     collections: tuple[str, ...] = Field(min_length=1)
-    k: int = Field(default=6, ge=1, le=100)
+    k: int = Field(default=8, ge=1, le=100)
     min_score: float = Field(default=0.25, ge=-1, le=1)
     """Hits below are not used; none left means `no_context`."""
     weak_score: float = Field(default=0.4, ge=-1, le=1)

@@ -270,24 +270,32 @@ class Exchange:
             lambda index, text: replace(base, answer=text, choice=index),
             lambda fact: not annotate and self._unwanted(fact),
             drop=self.call.action is Action.FILTER,
+            limit=self.parts.config.held_bytes,
         )
-        async with aclosing(run_sentences(flow, reply.deltas, fold, gate)) as outs:
+        let_long_pass = self.parts.config.unchecked_policy(Reason.TOO_LONG) is Policy.ALLOW
+        run = run_sentences(flow, reply.deltas, fold, gate, let_long_pass=let_long_pass)
+        async with aclosing(run) as outs:
             async for out in outs:
                 yield out
         answer = _cut(fold.answer(), flow.judged_texts())
         self.account.folded(answer, self._services.clock())
-        self._decided(
-            [
-                replace(check.conclude(case_of(base, choice), flow.facts(index)), choice=index)
-                for index, choice in sorted(answer.choices.items())
-            ],
-            0,
-        )
+        self._decided(self._concluded(check, flow, base, answer), 0)
         for out in self._close_sentences(gate, answer):
             yield out
 
+    def _concluded(self, check: SegmentCheck, flow: SentenceFlow, base: Case, answer: Answer) -> list[Verdict]:
+        if flow.too_long and not flow.stopped:
+            detail = f"the answer is longer than held_bytes ({self.parts.config.held_bytes}), or has too many pieces"
+            return [not_checked(check.kind, index, Reason.TOO_LONG, detail) for index in sorted(answer.choices)]
+        return [
+            replace(check.conclude(case_of(base, choice), flow.facts(index)), choice=index)
+            for index, choice in sorted(answer.choices.items())
+        ]
+
     def _close_sentences(self, gate: SentenceGate, answer: Answer) -> Iterator[Out]:
         contents = {index: gate.released(index) for index in answer.choices}
+        if self.account.decision is Decision.PASS and any(gate.dropped(index) for index in answer.choices):
+            self.account.decision = Decision.FILTER  # pieces were left out before the answer became too long to judge
         if self.account.decision is Decision.FILTER and not any(text.strip() for text in contents.values()):
             self.account.decision = Decision.BLOCK  # nothing is left of it
         decision = self.account.decision
