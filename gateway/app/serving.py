@@ -100,7 +100,7 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None
 
 async def open_database(
     config: GatewayConfig, stack: AsyncExitStack
-) -> tuple[str, Callable[[], Awaitable[object]] | None]:
+) -> tuple[str, Callable[[], Awaitable[str]] | None]:
     """The ledger's database and how to revive it: the configured one, or a Postgres of our own in the data directory.
 
     Every process of a gateway may open it; the last one to close it stops it.

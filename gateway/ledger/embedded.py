@@ -91,16 +91,23 @@ class EmbeddedPostgres:
             port, password = await asyncio.to_thread(self._start)
         except OSError as error:
             raise EmbeddedPostgresError(f"the ledger's database under {self._directory}: {error}") from error
-        address = f"postgresql://{_SUPERUSER}:{password}@{_HOST}:{port}"
+        address = _address(port, password)
         await self._create_database(address)
         self._url = f"{address}/{self._database}"
         return self._url
 
-    async def ensure_running(self) -> None:
-        """Start it again if it died. For whoever finds it away."""
-        if await asyncio.to_thread(self._cluster.postmaster) is None:
+    async def ensure_running(self) -> str:
+        """Start it again if it died; where it is now. For whoever finds it away.
+
+        Its port may be another one: a killed server's children hold the old one for as long as they take to end, and
+        another process may have started it again meanwhile.
+        """
+        running = await asyncio.to_thread(self._cluster.postmaster)
+        if running is None:
             _log.warning("embedded_postgres_restarting", log=str(self._log_path))
-            await self.start()
+            return await self.start()
+        self._url = f"{_address(running.port, await asyncio.to_thread(self._read_password))}/{self._database}"
+        return self._url
 
     async def stop(self) -> None:
         """Leave; the last of all processes stops the server. Does nothing before `start`."""
@@ -204,9 +211,10 @@ class EmbeddedPostgres:
         if self._cluster.log_size() > _LOG_LIMIT:
             self._log_path.replace(self._log_path.with_suffix(".log.1"))
         account = choose_account(self._cluster.directory)
+        taken = False
         for attempt in range(_START_TRIES):
             self._cluster.forget_dead_postmaster()
-            port = self._choose_port(fresh=attempt > 0)
+            port = self._choose_port(fresh=taken)
             options = " ".join(f"-c {name}='{value}'" for name, value in {**self._settings, "port": str(port)}.items())
             before = self._cluster.log_size()
             place = ("-D", str(self._cluster.directory), "-l", str(self._log_path))
@@ -214,7 +222,8 @@ class EmbeddedPostgres:
             if done.returncode == 0 and (running := self._wait_until_ready()) is not None:
                 return running
             log = self._cluster.log_since(before)
-            retry = any(sign in log for sign in _TRANSIENT) or (not self._port and "could not bind" in log)
+            taken = "could not bind" in log
+            retry = any(sign in log for sign in _TRANSIENT) or (not self._port and taken)
             if not retry or attempt == _START_TRIES - 1:
                 raise self._cluster.failure("the ledger's database does not start", done, log)
             time.sleep(_RETRY_S)  # a killed server's children need a moment to end
@@ -253,6 +262,10 @@ class EmbeddedPostgres:
                 f"{path}, which lets the gateway into its own database, cannot be read ({error.strerror}): restore it "
                 f"from a backup, or run as the user who made it"
             ) from error
+
+
+def _address(port: int, password: str) -> str:
+    return f"postgresql://{_SUPERUSER}:{password}@{_HOST}:{port}"
 
 
 def _is_free(port: int) -> bool:

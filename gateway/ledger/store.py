@@ -91,9 +91,16 @@ class PostgresStore:
     """Every statement of the ledger but those of the migrations. Connects on first use; `aclose` ends the pool."""
 
     def __init__(self, url: str, *, pool_size: int = 4, timeout_s: float = 30.0) -> None:
-        self._engine: AsyncEngine = create_async_engine(
+        self._url = url
+        self._pool_size = pool_size
+        self._timeout_s = timeout_s
+        self._engine = self._engine_for(url)
+
+    def _engine_for(self, url: str) -> AsyncEngine:
+        timeout_s = self._timeout_s
+        return create_async_engine(
             database_url(url),
-            pool_size=pool_size,
+            pool_size=self._pool_size,
             max_overflow=2,
             pool_timeout=timeout_s,
             pool_recycle=1800,
@@ -104,6 +111,12 @@ class PostgresStore:
                 "server_settings": {"timezone": "UTC", "jit": "off", "application_name": "grounding-gateway"},
             },
         )
+
+    async def move_to(self, url: str) -> None:
+        """Use the database at another address from now on; does nothing for the one in use."""
+        if url != self._url:
+            self._url, old, self._engine = url, self._engine, self._engine_for(url)
+            await old.dispose()
 
     @property
     def engine(self) -> AsyncEngine:

@@ -79,12 +79,12 @@ class _Source(Protocol):
 class SpooledLedger:
     """A `Ledger` over a spool and a `PostgresStore`.
 
-    `revive` is called while Postgres is away, before each new try: the composition root gives
-    `EmbeddedPostgres.ensure_running` when the database is ours.
+    `revive` is called while Postgres is away, before each new try, and says where it is then: the composition root
+    gives `EmbeddedPostgres.ensure_running` when the database is ours.
     """
 
     def __init__(
-        self, settings: LedgerSettings, store: PostgresStore, *, revive: Callable[[], Awaitable[object]] | None = None
+        self, settings: LedgerSettings, store: PostgresStore, *, revive: Callable[[], Awaitable[str]] | None = None
     ) -> None:
         self._settings = settings
         self._store = store
@@ -251,7 +251,7 @@ class SpooledLedger:
         if self._revive is None or self._stopping:
             return
         try:
-            await self._revive()
+            await self._store.move_to(await self._revive())
         except (GatewayError, OSError) as error:
             _log.warning("ledger_revive_failed", error=str(error))
 

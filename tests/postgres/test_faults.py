@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy.engine import make_url
 
 from gateway.ledger.embedded import EmbeddedPostgres
 from gateway.ledger.encode import encode_opening, encode_record
@@ -136,7 +138,39 @@ async def test_postgres_killed_under_load_loses_and_doubles_nothing(tmp_path: Pa
             await ledger.flush()
             assert ledger.stats()["failed_total"] >= 1
         assert len(done) == 2000
-        assert await outcomes(url) == [(name, "completed") for name in sorted(done)]
+        assert await outcomes(await postgres.ensure_running()) == [(name, "completed") for name in sorted(done)]
+    finally:
+        await postgres.stop()
+
+
+@pytest.mark.slow
+async def test_records_follow_a_killed_postgres_to_the_other_port_it_came_back_at(tmp_path: Path) -> None:
+    postgres = EmbeddedPostgres(tmp_path / "postgres")
+    url = await postgres.start()
+    try:
+        await migrate(url)
+        async with running(tmp_path / "spool", url, revive=postgres.ensure_running, linger_s=0.005) as ledger:
+            os.kill(int((tmp_path / "postgres" / "cluster" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+            port = make_url(url).port
+            with socket.socket() as squatter:
+                squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                async with asyncio.timeout(30):
+                    while True:  # the killed server's children hold its port until they notice
+                        try:
+                            squatter.bind(("127.0.0.1", port))
+                        except OSError:
+                            await asyncio.sleep(0.005)
+                        else:
+                            break
+                squatter.listen()
+                start = opening("moved")
+                await ledger.open(start)
+                await ledger.submit(rich_record(start.id, created_at=start.created_at))
+                async with asyncio.timeout(60):
+                    await ledger.flush()
+        moved = await postgres.ensure_running()
+        assert moved != url
+        assert await outcomes(moved) == [("moved", "completed")]
     finally:
         await postgres.stop()
 
