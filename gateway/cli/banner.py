@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig
 
 # The quickstart's documents answer the first question, and refute the answer to the second in one plain sentence.
@@ -10,8 +13,8 @@ CHECKED_QUESTION = "How old must a rider of the Pelican be?"
 FALSE_ANSWER = "Riders of the Pelican must be at least 16 years old."
 
 
-def banner(config: GatewayConfig, port: int, *, own_database: bool) -> str:
-    """The screen as text. `port` is the one that is listened on."""
+def banner(config: GatewayConfig, path: Path, port: int) -> str:
+    """The screen as text. `path` is the configuration's, `port` the one that is listened on."""
     host = config.server.host if config.server.host not in {"0.0.0.0", "::"} else "localhost"  # noqa: S104
     scheme = "https" if config.server.tls else "http"
     base = config.server.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -45,15 +48,23 @@ def banner(config: GatewayConfig, port: int, *, own_database: bool) -> str:
             "",
         ]
     lines += [
-        f"Recorded verdicts   {base}/v1/exchanges   or   grounding-gateway verdicts list",
+        f"Recorded verdicts   {base}/v1/exchanges",
+        f"                    {_command()} verdicts list --config {path}",
         f"Metrics, health     {base}/metrics   {base}/readyz   {base}/schema",
-        f"Data                {config.data_dir}" + ("   (ledger: its own Postgres in there)" if own_database else ""),
+        f"Data                {config.data_dir}"
+        + ("" if config.ledger.database_url else "   (ledger: its own Postgres in there)"),
         *_off(config),
         "",
         "Ctrl-C stops everything that was started.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _command() -> str:
+    """How this program was called, where that is its script; it may lie in a virtual environment off the path."""
+    name = sys.argv[0]
+    return name if name.endswith("grounding-gateway") else f"{sys.executable} -m gateway"
 
 
 def _describe(route: RouteConfig, config: GatewayConfig) -> str:

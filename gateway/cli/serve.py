@@ -45,7 +45,7 @@ def serve(config_path: Path) -> None:
             try:
                 runner.run(_prepare(config, config_path, stack))
                 log.configure(config.server.log_format, config.server.log_level)
-                note(banner(config, listener.getsockname()[1], own_database=config.ledger.database_url is None))
+                note(banner(config, config_path, listener.getsockname()[1]))
                 _run(config.server, listener)
             finally:
                 runner.run(stack.aclose())

@@ -85,7 +85,7 @@ _IRREGULAR = {
     for past in pasts.split()
 }
 
-_CONTEXT_WEIGHT = 0.6
+_CONTEXT_WEIGHT = 0.5
 _RANK_WEIGHT = 0.08
 _ENOUGH = 0.6
 _NEAR_BEST = 0.8

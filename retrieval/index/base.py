@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Ids = npt.NDArray[np.int64]
 
 REBUILD_HINT = (
-    "ingest again with the rebuild option to make the index anew from the same files, "
+    "run `grounding-gateway ingest --rebuild` to make the index anew from the same files, "
     "or set the encoder and splitter back to what the index was made with"
 )
 

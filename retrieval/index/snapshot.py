@@ -27,7 +27,7 @@ from retrieval.types import Signature
 MANIFEST = "manifest.json"
 FORMAT = 1
 CORRUPT_HINT = (
-    "the passages themselves are kept in the collection's store: ingest again with the rebuild option "
+    "the passages themselves are kept in the collection's store: run `grounding-gateway ingest --rebuild` "
     "to make the index anew from them, or restore the directory from a backup"
 )
 
