@@ -121,3 +121,37 @@ def test_a_digest_is_the_plain_sha256_that_any_tool_makes() -> None:
 
 def test_a_keyring_shows_no_digest() -> None:
     assert key_digest(ALICE) not in repr(ring())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:8080"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": "localhost:8080", "origin": "https://evil.example"},
+        {"host": "localhost:8080", "origin": "null"},
+    ],
+)
+def test_a_web_page_cannot_use_or_read_a_gateway_without_keys_through_its_visitors_browser(
+    headers: dict[str, str],
+) -> None:
+    caller = Keyring([], loopback=True).identify(headers)
+    assert not caller.may_use("support")
+    assert not caller.audit
+    with pytest.raises(AuthenticationError, match="localhost"):
+        caller.require_known()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"host": "localhost:8080"},
+        {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:3000"},
+        {"host": "[::1]:8080"},
+        {"host": "gateway.lan"},
+    ],
+)
+def test_programs_of_this_machine_use_a_gateway_without_keys(headers: dict[str, str]) -> None:
+    assert Keyring([], loopback=True, hosts=["gateway.lan"]).identify(headers).may_use("support")

@@ -169,6 +169,48 @@ async def test_an_answer_beyond_the_bound_is_too_long_and_not_a_pass(stream: boo
     assert reply.completion["choices"][0]["message"]["content"] == long
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("policy", ["allow", "block"])
+async def test_a_huge_answer_on_a_sentence_route_does_not_take_everybody_down(stream: bool, policy: str) -> None:
+    check = ScriptedCheck()
+    route = {
+        "release": "sentence",
+        "action": "block",
+        "block_response": "refusal",
+        "held_bytes": 10_000,
+        "on_unchecked": {"too_long": policy},
+    }
+    long = "It goes far. " * 5_000
+    upstream = ScriptedUpstream(lambda request: text_script(long, stream=request.stream, pieces=2_000))
+    reply = await Setting(upstream, check, route=route).ask(stream=stream)
+    assert len(check.seen) < 1_000
+    (record,) = reply.records
+    assert (record.check_status, record.check_reason) == ("not_checked", "too_long")
+    message = reply.completion["choices"][0]["message"]
+    if policy == "allow":
+        assert message["content"].rstrip() == long.rstrip()
+    else:
+        assert message["refusal"]
+        assert len(message["content"] or "") <= 10_000
+
+
+async def test_few_pieces_of_an_answer_are_judged_at_once_however_many_have_come() -> None:
+    running, most = 0, 0
+
+    async def count(_: Segment) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    text = "It goes far. " * 300
+    reply = await Setting(answering(text), ScriptedCheck(before=count), route={"release": "sentence"}).ask(stream=False)
+    assert reply.records[0].check_status == "passed"
+    assert len(reply.records[0].checks[0].facts) == 300
+    assert most <= 8
+
+
 # -- retrieval that fails ----------------------------------------------------------------------------------------------
 
 
