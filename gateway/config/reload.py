@@ -36,6 +36,7 @@ RESTART_ONLY: Final = (
 
 _DEBOUNCE_MS: Final = 400
 _STEP_MS: Final = 50
+_LOOK_MS: Final = 2_000
 
 Apply = Callable[[GatewayConfig], Awaitable[None]]
 
@@ -44,7 +45,7 @@ class ConfigWatcher:
     """Keeps a running gateway's configuration up to date.
 
     `apply` puts a valid configuration in force; when it raises, the old one counts as still in force. `told` hears of
-    every reload whether it was accepted.
+    every reload whether it was accepted, `keep` gets the text of what is in force from then on.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ConfigWatcher:
         environ: Mapping[str, str],
         log: logging.Logger | None = None,
         told: Callable[[bool], None] = lambda accepted: None,
+        keep: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._path = path
         self._current = current
@@ -63,6 +65,7 @@ class ConfigWatcher:
         self._environ = environ
         self._log = log or logging.getLogger(__name__)
         self._told = told
+        self._keep = keep
         self._files: tuple[Path, ...] = (path,)
         self._seen = b""
         self._turn = asyncio.Lock()
@@ -107,6 +110,10 @@ class ConfigWatcher:
                 self._log.exception("configuration not applied, the old one stays in force: %s", error)
                 return False
             self._current = config
+            try:
+                await asyncio.to_thread(self._keep, reading.text)
+            except OSError as error:
+                self._log.warning("configuration: no copy could be kept for workers that start later (%s)", error)
             for warning in reading.warnings:
                 self._log.warning("configuration: %s", warning)
             if kept:
@@ -140,10 +147,18 @@ class ConfigWatcher:
             files = self._files
             folders = await asyncio.to_thread(_folders, files)
             try:
-                changes = awatch(*folders, watch_filter=None, debounce=_DEBOUNCE_MS, step=_STEP_MS, recursive=False)
+                # Looks by itself now and then, too: what changed before the watch stood is reported by nobody, and some
+                # file systems report nothing at all.
+                changes = awatch(
+                    *folders,
+                    watch_filter=None,
+                    debounce=_DEBOUNCE_MS,
+                    step=_STEP_MS,
+                    rust_timeout=_LOOK_MS,
+                    yield_on_timeout=True,
+                    recursive=False,
+                )
                 async with contextlib.aclosing(changes):
-                    # What changed between the last look and the first watch is not reported by anybody.
-                    await self._reload_if_different()
                     async for _ in changes:
                         await self._reload_if_different()
                         if self._files != files:

@@ -201,6 +201,7 @@ async def test_a_changed_configuration_is_taken_into_use_and_a_broken_one_is_not
     path = tmp_path / "gateway.yaml"
     config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=workers)
     async with serving(path, config) as gateway:
+        await until_logged(gateway, "Application startup complete", workers)
         gate = asyncio.Event()
         upstream.on_model("slow", sse_reply(chat_events(GATED), gates={2: gate}))
         client = AsyncOpenAI(base_url=f"{gateway.base_url}/r/grounded/v1", api_key="none")
