@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -86,9 +87,10 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def postmaster_under(directory: Path) -> psutil.Process | None:
-    """The Postgres whose data lies under `directory`."""
+    """The Postgres that runs on data under `directory`."""
     for file in directory.rglob("postmaster.pid"):
-        return psutil.Process(int(file.read_text().split()[0]))
+        with contextlib.suppress(psutil.NoSuchProcess):  # a killed server leaves the file
+            return psutil.Process(int(file.read_text().split()[0]))
     return None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 from bench.corpus import bodies, write_documents
 from bench.load import Target
 from bench.measuring import Contender, Ledger, settled
-from bench.processes import Server, family_cpu_s, free_port, postmaster_under
+from bench.processes import ROOT, Server, family_cpu_s, free_port, postmaster_under
 from gateway.ledger.embedded import EmbeddedPostgres
 
 CHAT = "/v1/chat/completions"
@@ -76,12 +78,32 @@ class Setting:
         return sum(contender.made for contender in self._all if contender.server is self.gateway)
 
 
+def _ingest(config: Path, log: Path) -> None:
+    """Bring the collection up to date; make it anew when another release made it with other settings."""
+    command = [sys.executable, "-m", "gateway", "ingest", "--config", str(config)]
+    with log.open("wb") as out:
+        for arguments in ([], ["--rebuild"]):
+            if subprocess.run([*command, *arguments], check=False, cwd=ROOT, stdout=out, stderr=out).returncode == 0:
+                return
+    raise SystemExit(f"the collection could not be made:\n{log.read_text()[-3000:]}")
+
+
+async def _stop_left_behind(data: Path) -> None:
+    """Stop the Postgres of a run that was killed: whoever leaves last stops it."""
+    if postmaster_under(data) is None:
+        return
+    left = EmbeddedPostgres(data / "postgres")
+    await left.start()
+    await left.stop()
+    if postmaster_under(data) is not None:
+        raise SystemExit(f"another run is using {data}; wait for it, or stop its gateway")
+
+
 async def start(results: Path, *, passages: int, checking: bool, stack: AsyncExitStack) -> Setting:
     """Start everything; the collection is kept under `results`, the ledger begins anew."""
     data = results / "data"
     documents = results / "documents" / f"{passages}.jsonl"
-    if postmaster_under(data) is not None:
-        raise SystemExit(f"another run is using {data}; wait for it, or stop its gateway")
+    await _stop_left_behind(data)
     for part in ("postgres", "spool"):
         shutil.rmtree(data / part, ignore_errors=True)
     write_documents(documents, passages)
@@ -94,6 +116,8 @@ async def start(results: Path, *, passages: int, checking: bool, stack: AsyncExi
             )
         )
     )
+
+    _ingest(config, results / "ingest.log")
 
     def serve(name: str, arguments: list[str], url: str) -> Server:
         server = Server(arguments, results / f"{name}.log", url)

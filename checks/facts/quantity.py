@@ -8,7 +8,7 @@ Date = tuple[int, int, int]
 DATE = "date"
 ORDINAL = "ordinal"
 CLOCK = "clock"
-_RELATIVE_TOLERANCE = 1e-6
+_RELATIVE_TOLERANCE = 1e-9  # what converting a unit costs a float; two numbers that differ as written never agree
 _ROUNDING_TOLERANCE = 0.03
 
 

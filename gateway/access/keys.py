@@ -115,6 +115,10 @@ class Keyring:
                 found = principal
         return found
 
+    def has(self, token: str) -> bool:
+        """Whether a text is a key of this gateway, wherever it was found."""
+        return _digest(token) in self._principals
+
     def _is_local(self, headers: Mapping[str, str]) -> bool:
         """Whether a request names this machine, and comes from no page of another one."""
         origin = headers.get("origin")

@@ -92,7 +92,7 @@ async def _exchange(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, recei
     elif not runtime.anonymous:
         principal.require_known()
     body = await read_body(headers, receive, server.max_body_bytes)
-    request = chat.parse_request(body, headers, chat.RequestLimits(max_messages=server.max_messages))
+    request = chat.parse_request(body, headers, runtime.limits)
     if path_route is not None:
         route = runtime.table.by_path(path_route, principal)
     else:

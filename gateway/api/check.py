@@ -99,7 +99,7 @@ def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckReq
         raise RequestError(f"the route '{route.name}' has no check", code="no_check", param="route")
     if not data.query and not data.messages:
         raise RequestError("give the question as query, or the conversation as messages", param="query")
-    limits = chat.RequestLimits(max_messages=runtime.config.server.max_messages)
+    limits = runtime.limits
     messages = data.messages or [{"role": "user", "content": data.query}]
     body: dict[str, Any] = {"model": data.model or route.name, "messages": messages}
     if data.filters:

@@ -20,7 +20,8 @@ from gateway.exchange.path import Exchange
 from gateway.ledger.record import ExchangeRecord, Receipt
 from gateway.ledger.store import PostgresStore
 from gateway.route import RouteTable
-from gateway.telemetry import Metrics, log
+from gateway.telemetry import Metrics, Telling
+from gateway.wire.chat import RequestLimits
 from retrieval.types import Passage
 
 
@@ -45,6 +46,11 @@ class Runtime:
     resources: AsyncExitStack = field(default_factory=AsyncExitStack)
     running: int = 0
     retired: bool = False
+    limits: RequestLimits = field(init=False)
+    """Bounds of what a request may ask for."""
+
+    def __post_init__(self) -> None:
+        self.limits = RequestLimits(max_messages=self.config.server.max_messages)
 
     async def retire(self) -> None:
         """No new requests from now on; closed at once, or with the last one."""
@@ -75,6 +81,7 @@ class GatewayDesk:
         self.runtime = runtime
         self.services = services
         self.metrics = metrics
+        self._telling = Telling(metrics, now)
         self.now = now
         """UTC seconds since the epoch."""
         self.started_at = now()
@@ -127,8 +134,7 @@ class GatewayDesk:
     def record(self, record: ExchangeRecord, *, provisional: bool = False) -> Awaitable[Receipt]:
         """Hand a record to the ledger; the final one is counted and logged."""
         if not provisional:
-            self.metrics.exchange(record)
-            log.exchange(record)
+            self._telling.exchange(record)
         return self.services.ledger.submit(record, provisional=provisional)
 
     def admit(self, receipt: Receipt) -> None:
@@ -167,4 +173,5 @@ class GatewayDesk:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self._telling.flush()
         await self.runtime.retire()

@@ -35,6 +35,8 @@ def encode_headers(headers: Mapping[str, str]) -> Headers:
 
 def together(upstream: Headers, own: Headers) -> Headers:
     """One header of a name: ours wins over the upstream's."""
+    if not upstream:
+        return own
     names = {name for name, _ in own}
     return [header for header in upstream if header[0] not in names] + own
 

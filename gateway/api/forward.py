@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Final, cast
+from urllib.parse import parse_qsl
 
 import msgspec
 from litestar import asgi
@@ -21,6 +22,9 @@ from gateway.api.settle import CLIENT_CLOSED, disconnected, outcome_of
 from gateway.errors import GatewayError, RequestError
 from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
 from gateway.route import Route
+
+# TRACE would give the upstream's key back to the client that asks for it, CONNECT is for proxies.
+_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 
 class _Named(msgspec.Struct):
@@ -58,6 +62,8 @@ async def _refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: Gatewa
 
 
 async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    if scope["method"] not in _METHODS:
+        raise RequestError(f"{scope['method']} requests are not passed on", code="method_not_allowed")
     headers = headers_of(scope)
     principal = runtime.keyring.identify(headers)
     path_route = route_of(scope)
@@ -76,9 +82,25 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
             f"set routes.{route.name}.other_paths: forward to pass such requests on unchecked",
             code="path_not_served",
         )
-    query = scope.get("query_string", b"")
+    query = scope.get("query_string", b"").decode("latin-1")
+    if query:
+        _refuse_own_keys(query, runtime)
     relay = _Relay(desk, runtime, route, principal, scope, headers)
-    await relay.run(path + ("?" + query.decode("latin-1") if query else ""), body, receive, send)
+    await relay.run(f"{path}?{query}" if query else path, body, receive, send)
+
+
+def _refuse_own_keys(query: str, runtime: Runtime) -> None:
+    """Raises `RequestError` for a query that would show a key of this gateway to the upstream and its logs.
+
+    It is refused, not taken out: whoever sent it believes that it works, and should know that addresses get logged.
+    """
+    for name, value in parse_qsl(query, keep_blank_values=True, encoding="latin-1", max_num_fields=None):
+        if runtime.keyring.has(value) or runtime.keyring.has(name):
+            raise RequestError(
+                "the query holds a key of this gateway, which is never passed on; send it as "
+                "`Authorization: Bearer <key>`, and have it replaced, as addresses stand in logs",
+                code="key_in_query",
+            )
 
 
 def _model(body: bytes) -> str | None:

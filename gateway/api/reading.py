@@ -12,7 +12,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.access.keys import Principal
 from gateway.api.desk import GatewayDesk
-from gateway.errors import NotFoundError, OverloadedError, PermissionDeniedError
+from gateway.errors import NotFoundError, OverloadedError, PermissionDeniedError, RequestError
 from gateway.ledger.store import ExchangeFilter, PostgresStore
 
 _REQUEST = Request[Any, Any, Any]
@@ -80,6 +80,7 @@ def reading_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandle
     ) -> dict[str, Any]:
         """Recorded exchanges, newest first; `next` is the cursor of the page that follows."""
         routes = _auditable(at_desk(), caller(request), route)
+        _require_text(request)
         filters = ExchangeFilter(
             routes=routes,
             check_status=status,
@@ -97,6 +98,8 @@ def reading_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandle
     async def get_exchange(request: _REQUEST, exchange_id: FromPath[str]) -> dict[str, Any]:
         """One exchange with its sources, checks, facts, evidence and judge calls."""
         routes = _auditable(at_desk(), caller(request), None)
+        if "\x00" in exchange_id:
+            raise NotFoundError(f"there is no exchange '{exchange_id[:100]}'")
         found = await _store(at_desk()).get_exchange(exchange_id)
         if routes is not None and found.get("route") not in routes:
             raise NotFoundError(f"there is no exchange '{exchange_id[:100]}'")
@@ -143,6 +146,13 @@ def _auditable(desk: GatewayDesk, principal: Principal, route: str | None) -> tu
     if route is not None:
         return (route,) if principal.may_audit(route) else ()
     return None if principal.routes is None else tuple(sorted(principal.routes))
+
+
+def _require_text(request: _REQUEST) -> None:
+    """Raises for a filter with a NUL, which is no text to Postgres."""
+    for name, value in request.query_params.items():
+        if "\x00" in str(value):
+            raise RequestError(f"'{name}' holds a NUL character; leave it out", code="invalid_value", param=name)
 
 
 def _store(desk: GatewayDesk) -> PostgresStore:

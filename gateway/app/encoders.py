@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
-
 from gateway.config.model import EncoderConfig
 from gateway.errors import ConfigError
 from retrieval.types import Encoder
@@ -41,6 +39,8 @@ def _hash(config: EncoderConfig) -> Encoder:
 
 
 def _openai(config: EncoderConfig) -> Encoder:
+    import httpx
+
     from retrieval.encode.openai import OpenAIEncoder, OpenAIEncoderSettings
 
     headers = {"authorization": f"Bearer {config.api_key.get_secret_value()}"} if config.api_key else {}

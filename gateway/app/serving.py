@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import multiprocessing
 import os
+import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
@@ -16,6 +18,7 @@ from litestar import Litestar
 from gateway.api.desk import GatewayDesk
 from gateway.app.application import create_app, make_desk
 from gateway.app.runtime import build_runtime
+from gateway.config.kept import KeptConfiguration
 from gateway.config.load import load
 from gateway.config.model import GatewayConfig
 from gateway.config.reload import ConfigWatcher
@@ -26,18 +29,23 @@ from gateway.ledger.writer import LedgerSettings, SpooledLedger
 from gateway.telemetry import log
 
 CONFIG_VARIABLE = "GROUNDING_GATEWAY_CONFIG"
+KEPT_VARIABLE = "GROUNDING_GATEWAY_KEPT"
 
 
 def serving_app() -> Litestar:
-    """The application of one worker process, from the configuration that the environment names."""
+    """The application of one worker process, from the configuration that the environment names.
+
+    What the gateway runs counts, not what its file says by now; that is looked at once this worker serves.
+    """
     path = Path(os.environ[CONFIG_VARIABLE])
-    config = load(path, os.environ)
+    kept = KeptConfiguration(Path(os.environ[KEPT_VARIABLE]))
+    config = kept.read(path, os.environ) or load(path, os.environ)
     log.configure(config.server.log_format, config.server.log_level)
     desks: list[GatewayDesk] = []
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
-        async with serving(config, path) as desk:
+        async with serving(config, path, kept) as desk, _ending_with_parent():
             desks.append(desk)
             yield
 
@@ -45,8 +53,13 @@ def serving_app() -> Litestar:
 
 
 @asynccontextmanager
-async def serving(config: GatewayConfig, path: Path) -> AsyncGenerator[GatewayDesk, None]:
-    """A desk over the configuration's own ledger and parts, reloaded when its file changes, drained at the end."""
+async def serving(
+    config: GatewayConfig, path: Path, kept: KeptConfiguration | None = None
+) -> AsyncGenerator[GatewayDesk, None]:
+    """A desk over the configuration's own ledger and parts, reloaded when its file changes, drained at the end.
+
+    What is taken into use on the way is kept for other workers in `kept`.
+    """
     async with AsyncExitStack() as stack:
         url, revive = await open_database(config, stack)
         store = PostgresStore(url)
@@ -59,10 +72,31 @@ async def serving(config: GatewayConfig, path: Path) -> AsyncGenerator[GatewayDe
         desk.metrics.watch("ledger", ledger.stats)
         settle_heap()
         stack.push_async_callback(desk.close)
-        watcher = ConfigWatcher(path, config, _swap(desk), environ=os.environ, told=_counting(desk))
+        keep = kept.accept if kept is not None else _keep_nothing
+        watcher = ConfigWatcher(path, config, _swap(desk), environ=os.environ, told=_counting(desk), keep=keep)
         await stack.enter_async_context(_running(watcher.run()))
         await stack.enter_async_context(_running(desk.metrics.keep_fresh()))
         yield desk
+
+
+@asynccontextmanager
+async def _ending_with_parent() -> AsyncGenerator[None, None]:
+    """A worker whose parent was killed ends as after SIGTERM: nobody else would stop it, and it holds the port."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        loop.remove_reader(parent.sentinel)
+        signal.raise_signal(signal.SIGTERM)
+
+    loop.add_reader(parent.sentinel, gone)
+    try:
+        yield
+    finally:
+        loop.remove_reader(parent.sentinel)
 
 
 def settle_heap() -> None:
@@ -85,6 +119,10 @@ def _swap(desk: GatewayDesk) -> Callable[[GatewayConfig], Any]:
 
 def _counting(desk: GatewayDesk) -> Callable[[bool], None]:
     return lambda accepted: desk.metrics.reloaded(accepted=accepted)
+
+
+def _keep_nothing(_: str) -> None:
+    """A gateway of one process has no workers that start later."""
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ Data goes to standard output, everything else to standard error; `gateway.cli.ou
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated
 
@@ -50,6 +51,8 @@ def _root(
 
 def main() -> None:
     """Run the command line; ends the process."""
+    # The modules and models that a command loads stay: the collector would go through them again and again.
+    gc.set_threshold(100_000, 50, 50)
     # What a document or a file name holds may not fit the terminal's encoding; it is shown all the same.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

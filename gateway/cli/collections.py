@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gateway.app.collections import open_collection
 from gateway.app.encoders import build_encoder
 from gateway.app.plugins import extra_loaders
+from gateway.cli.output import printable
 from gateway.config.model import GatewayConfig
 from retrieval.ingest import IngestReport, Stage
 from retrieval.ingest import Progress as IngestProgress
@@ -84,7 +85,8 @@ def _tell(console: Console, name: str, report: IngestReport) -> None:
         if count
     ]
     summary = ", ".join(changed) if changed else f"{report.unchanged} files unchanged"
-    console.print(f"collection {name}: {summary}", highlight=False)
+    console.print(printable(f"collection {name}: {summary}"), highlight=False, markup=False)
     for problem in report.problems:
         hint = f" ({problem.hint})" if problem.hint else ""
-        console.print(f"  not read: {problem.path}: {problem.reason}{hint}", style="yellow", highlight=False)
+        line = printable(f"  not read: {problem.path}: {problem.reason}{hint}")
+        console.print(line, style="yellow", highlight=False, markup=False)

@@ -37,6 +37,9 @@ Table = tuple[Sequence[str], Sequence[Sequence[object]]]
 
 _CONTROL: Final = dict.fromkeys((*range(32), 127, *range(128, 160))) | {0x0A: " ", 0x09: " "}
 
+# JSON itself escapes only those below 32.
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (127, *range(128, 160))}
+
 
 def printable(value: object) -> str:
     """A value as one line of text that a terminal can be shown."""
@@ -46,12 +49,12 @@ def printable(value: object) -> str:
 def emit(data: Any, *, as_json: bool, table: Table | None = None, text: str | None = None) -> None:
     """Print a command's result: `data` as JSON, or for people the table, then the text (`data` if there is neither)."""
     if as_json or (table is None and text is None):
-        print(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+        print(json.dumps(data, ensure_ascii=False, indent=2, default=str).translate(_ESCAPED))
         return
     if table is not None:
         _print_table(*table)
     if text is not None:
-        print("\n".join(printable(line) for line in text.split("\n")))
+        print(_lines(text))
 
 
 def _print_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
@@ -75,7 +78,11 @@ def _print_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> N
 
 def note(text: str) -> None:
     """Something a person should know beside the result."""
-    print(text, file=sys.stderr)
+    print(_lines(text), file=sys.stderr)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def fail(message: str, hint: str = "", code: int = FAILED) -> NoReturn:

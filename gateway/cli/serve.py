@@ -5,49 +5,65 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import shutil
 import signal
 import socket
 import ssl
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from gateway.app.collections import used_collections
 from gateway.app.runtime import build_runtime
-from gateway.app.serving import CONFIG_VARIABLE, open_database
+from gateway.app.serving import CONFIG_VARIABLE, KEPT_VARIABLE, open_database
 from gateway.cli.banner import banner
 from gateway.cli.collections import ingest_collections
+from gateway.cli.connection import BoundedConnection
 from gateway.cli.output import ENVIRONMENT, fail, note
-from gateway.config.load import load
+from gateway.config.kept import KeptConfiguration
+from gateway.config.load import read
 from gateway.config.model import GatewayConfig, Server
 from gateway.telemetry import log
 from gateway.telemetry.metrics import share_between_workers
 from migrations.run import migrate
 
 LEAST_FREE_BYTES = 200_000_000
+REPLACING_PAUSE_S = 2.0
+"""Between two workers that are replaced: one that cannot start takes the time of a processor for each try."""
+
+_log = logging.getLogger(__name__)
 
 
 def serve(config_path: Path) -> None:
     """Serve until told to stop. Ends the process with a message when something of the machine is in the way."""
     config_path = config_path.absolute()
-    config = load(config_path, os.environ)
+    reading = read(config_path, os.environ)
+    config = reading.require()
     # SIGTERM ends this process as Ctrl-C does, through every `finally`: by default it would leave our Postgres behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _bind(config.server) as listener:
         _require_room(config.data_dir)
+        port = listener.getsockname()[1]
+        kept = KeptConfiguration(config.data_dir / "config" / str(port))
+        os.environ[KEPT_VARIABLE] = str(config.data_dir / "config" / str(port))
         # Our own Postgres lives as long as this process, whatever becomes of the workers.
         with asyncio.Runner() as runner:
             stack = AsyncExitStack()
             try:
                 runner.run(_prepare(config, config_path, stack))
+                kept.begin(reading.text)
                 log.configure(config.server.log_format, config.server.log_level)
-                note(banner(config, config_path, listener.getsockname()[1]))
+                note(banner(config, config_path, port))
                 _run(config.server, listener)
             finally:
+                kept.clear()
                 runner.run(stack.aclose())
     note("stopped")
 
@@ -70,7 +86,7 @@ def _run(server: Server, listener: socket.socket) -> None:
         factory=True,
         workers=server.workers,
         loop="uvloop",
-        http="httptools",
+        http=BoundedConnection,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -96,7 +112,34 @@ def _run(server: Server, listener: socket.socket) -> None:
 
 
 class _Workers(Multiprocess):
-    """Worker processes that each reload the configuration themselves: validated first, and without a restart."""
+    """Worker processes that each reload the configuration themselves: validated first, and without a restart.
+
+    One that dies is replaced. As long as none has ever served, one that cannot start stops the gateway; later it is
+    tried again and again, since the others serve on, and what stands in its way may go.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self._served = False
+        self._not_before = 0.0
+
+    def keep_subprocess_alive(self) -> None:
+        for place, process in enumerate(self.processes):
+            if self.should_exit.is_set() or time.monotonic() < self._not_before:
+                return
+            if process.is_alive(timeout=self.config.timeout_worker_healthcheck):
+                self._served = self._served or process.is_ready()
+                continue
+            process.kill()
+            process.join()
+            if process.exitcode == STARTUP_FAILURE and not self._served:
+                _log.error("worker %s could not start, so the gateway stops", process.pid)
+                self.should_exit.set()
+                return
+            _log.error("worker %s died (exit code %s) and is replaced", process.pid, process.exitcode)
+            self.processes[place] = Process(self.config, self.sockets)
+            self.processes[place].start()
+            self._not_before = time.monotonic() + REPLACING_PAUSE_S
 
     def handle_hup(self) -> None:
         for process in self.processes:

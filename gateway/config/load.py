@@ -11,7 +11,7 @@ import copy
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,12 +34,16 @@ _MAX_SECRET_BYTES: Final = 64_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What reading a configuration gave: a configuration or problems, with warnings and the files that were read."""
+    """What reading a configuration gave: a configuration or problems, with warnings and the files that were read.
+
+    `text` is what stood in the file, before expansion; it may hold secrets.
+    """
 
     config: GatewayConfig | None
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
     files: tuple[Path, ...]
+    text: str = field(default="", repr=False)
 
     def require(self) -> GatewayConfig:
         """The configuration. Raises `ConfigError` with every problem."""
@@ -78,7 +82,7 @@ def examine(text: str, path: Path, environ: Mapping[str, str]) -> Reading:
         )
         return Reading(None, tuple(found), tuple(files.warnings), tuple(files.seen))
     assert config is not None
-    return Reading(config, (), (*files.warnings, *reference_warnings(config)), tuple(files.seen))
+    return Reading(config, (), (*files.warnings, *reference_warnings(config)), tuple(files.seen), text)
 
 
 def _text_of(path: Path) -> str | Problem:

@@ -227,8 +227,8 @@ class _Unfolding:
         except ExpansionError as error:
             self._source.problem(path, str(error), _mark(node))
             return None
-        if not _is_unicode(text):
-            self._source.problem(path, "holds a character that is not valid Unicode; remove it", _mark(node))
+        if not _is_unicode(text) or "\x00" in text:
+            self._source.problem(path, "holds a character that is not valid Unicode, or a NUL; remove it", _mark(node))
             return None
         if text != written:
             # An unquoted value that expands to nothing is nothing, as if its line ended after the colon.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from checks.types import CheckedFact, Evidence, JudgeCall, Reason, Status, Verdict
@@ -32,8 +33,19 @@ from gateway.upstream.base import Attempt
 from gateway.wire import chat
 from gateway.wire.annotations import Source, shown_evidence
 from gateway.wire.fold import Fold
-from gateway.wire.types import Answer, ChatRequest
+from gateway.wire.loose import content_text
+from gateway.wire.types import Answer, ChatRequest, Delta
 from retrieval.types import Hit, RetrievalStatus
+
+
+class _Said(NamedTuple):
+    """What a record keeps of an answer."""
+
+    model: str | None
+    body: str
+    texts: dict[str, str]
+    finish_reasons: dict[str, str]
+    usage: dict[str, Any]
 
 
 class Account:
@@ -56,6 +68,7 @@ class Account:
         self.sent = b""
         self.fold: Fold | None = None
         self.answer: Answer | None = None
+        self._passed: Delta | None = None
         self.delivered: bytes | None = None
         self.outcome: Outcome | None = None
         self.http_status = 0
@@ -91,6 +104,11 @@ class Account:
         """The upstream's answer is complete, or as complete as it will get."""
         self.answer = answer
         self.seconds["upstream"] = now - self.started - self.seconds.get("retrieval", 0.0)
+
+    def passed_on(self, whole: Delta, now: float) -> None:
+        """The upstream's answer is complete, and went to the client as it was: one choice in one body."""
+        self._passed = whole
+        self.seconds["upstream"] = now - self.started
 
     def judged(self, verdicts: Sequence[Verdict], decision: Decision, *, attempt: int, now: float) -> None:
         """A check ended with this decision."""
@@ -153,11 +171,11 @@ class Account:
 
     def record(self, now: float) -> ExchangeRecord:
         """The record of the exchange as it stands."""
-        call, answer = self.call, self._answer_so_far()
+        call, said = self.call, self._said()
         status, reason = self._final_status()
         self.seconds["total"] = now - self.started
+        differs = self.sent_differs
         sources = self._all_sources()
-        model = answer.envelope.get("model")
         return ExchangeRecord(
             id=call.id,
             created_at=call.created_at,
@@ -168,7 +186,7 @@ class Account:
             key_id=call.key_id,
             request_id=call.request_id,
             model=self.request.model,
-            upstream_model=model if isinstance(model, str) else None,
+            upstream_model=said.model,
             upstream=self.attempts[-1].upstream if self.attempts else self.parts.upstream.name,
             stream=self.request.stream,
             release=call.release.value,
@@ -182,12 +200,12 @@ class Account:
             check_reason=reason,
             error_code=self.error_code,
             error_message=self.error_message,
-            request_body=chat.request_text(self.request),
-            sent_body=self.sent.decode("utf-8", "replace") if self.sent_differs else "",
-            answer_body=self._answer_body(),
-            answer={str(i): c.content or "" for i, c in answer.choices.items()},
-            finish_reasons={str(i): c.finish_reason for i, c in answer.choices.items() if c.finish_reason},
-            usage=answer.usage or {},
+            request_body=chat.request_text(self.request) if differs or not self.sent else self.sent.decode(),
+            sent_body=self.sent.decode("utf-8", "replace") if differs else "",
+            answer_body=said.body,
+            answer=said.texts,
+            finish_reasons=said.finish_reasons,
+            usage=said.usage,
             seconds=self.seconds,
             sources=[self._source_record(source) for source in sources],
             checks=self._check_records({source.hit.passage.id: source.number for source in sources}),
@@ -197,13 +215,33 @@ class Account:
     @property
     def sent_differs(self) -> bool:
         """The upstream got another body than the client sent: grounded, renamed, or without our options."""
-        return self.retrieval.status not in {RetrievalStatus.OFF} or self.call.upstream_model is not None
+        return self.retrieval.status is not RetrievalStatus.OFF or self.call.upstream_model is not None
 
-    def _answer_so_far(self) -> Answer:
+    def _said(self) -> _Said:
         """The answer, or what had come of it when it ended early."""
+        if self._passed is not None:
+            view = self._passed.view
+            assert view.choices
+            choice = view.choices[0]
+            text = content_text(choice.message.content)[0] if choice.message and choice.message.content else ""
+            return _Said(
+                model=view.model,
+                body=self._passed.data.decode("utf-8", "replace"),
+                texts={str(choice.index): text},
+                finish_reasons={str(choice.index): choice.finish_reason} if choice.finish_reason else {},
+                usage=view.usage or {},
+            )
         if self.answer is None and self.fold is not None:
             self.answer = self.fold.answer()
-        return self.answer or Answer()
+        answer = self.answer or Answer()
+        model = answer.envelope.get("model")
+        return _Said(
+            model=model if isinstance(model, str) else None,
+            body=self._answer_body(),
+            texts={str(i): c.content or "" for i, c in answer.choices.items()},
+            finish_reasons={str(i): c.finish_reason for i, c in answer.choices.items() if c.finish_reason},
+            usage=answer.usage or {},
+        )
 
     def _final_status(self) -> tuple[str, str | None]:
         """Status and reason. A check that never came to its end is not a check that was switched off."""
@@ -214,6 +252,8 @@ class Account:
 
     def _check_records(self, numbers: Mapping[str, int]) -> list[CheckRecord]:
         """Every verdict with what was done about it: all attempts but the last were followed by a repair."""
+        if not self._judged:
+            return []
         last = max((attempt for _, attempt in self._judged), default=0)
         return [
             _check_record(verdict, attempt, self.action if attempt == last else Decision.REPAIR.value, numbers)
@@ -229,6 +269,8 @@ class Account:
 
     def _all_sources(self) -> list[Source]:
         """The sources in order, then the evidence that no answer shows, numbered on."""
+        if not self._judged:
+            return self.sources
         sources = list(self.sources)
         for verdict, _ in self._judged:
             for fact in verdict.facts:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from checks.types import Check, Verdict
 from gateway.config.model import RouteConfig
 from gateway.config.modes import Action, Release
@@ -33,8 +35,7 @@ class RouteParts:
     count_tokens: Callable[[str], int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call as the edge saw it. `headers` are those that may go upstream; `source_base` starts citation links.
 
     `upstream_model` is the model name to send (None leaves the client's own), `groups` the caller's groups.
@@ -49,10 +50,13 @@ class Call:
     key_id: str | None = None
     request_id: str | None = None
     groups: frozenset[str] = frozenset()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    authorization: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    authorization: str | None = None
     upstream_model: str | None = None
     source_base: str = ""
+
+    def __repr__(self) -> str:
+        return f"Call({self.id!r})"  # the headers and the authorization are secret
 
 
 class Observer(Protocol):

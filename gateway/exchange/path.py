@@ -59,16 +59,22 @@ class Exchange:
         self._services = services
         self._turns: list[Turn] = []
         self._overflowed = False
+        # The route neither grounds nor checks: what the upstream says is passed on as it comes.
+        self._untouched = parts.retriever is None and parts.check is None
 
     @property
     def detached(self) -> bool:
         """The check runs after the client was served."""
         return self.parts.check is not None and self.call.check and self.call.release is Release.DETACHED
 
-    async def events(self) -> AsyncGenerator[Head | Out, None]:
+    def events(self) -> AsyncGenerator[Head | Out, None]:
         """The answer. Raises `GatewayError`; before the first `Out` that means that nothing of it was given out."""
-        if self.parts.retriever is not None or self.parts.check is not None:
-            self._turns = chat.turns(self._request)
+        if self._untouched:
+            return self._attempt(self._request, self.account.retrieval, 0)
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[Head | Out, None]:
+        self._turns = chat.turns(self._request)
         retrieval = await retrieve(self.parts, self._request, self._turns, self.call, self._services)
         self.account.retrieved(retrieval, prompt.question(self._turns), self._services.clock())
         if retrieval.refusal is not None:
@@ -114,9 +120,16 @@ class Exchange:
                     async for out in outs:
                         yield out
                 return
-            async with aclosing(self._pass(reply, fold, gate)) as outs:
-                async for out in outs:
+            async for delta in reply.deltas:
+                fold.add(delta)
+                for out in gate.push(delta):
                     yield out
+                if gate.held_bytes and self._overflows(gate):
+                    break
+        if self._untouched and (whole := fold.whole) is not None:
+            self.account.passed_on(whole, self._services.clock())
+            yield Out(whole.data, whole=True)
+            return
         # The connection has gone back by now; checking does not keep the upstream waiting.
         answer = fold.answer()
         self.account.folded(answer, self._services.clock())
@@ -148,16 +161,12 @@ class Exchange:
             return SentenceGate()
         return HeldGate() if self.call.release is Release.HELD else LiveGate()
 
-    async def _pass(self, reply: UpstreamReply, fold: Fold, gate: Gate) -> AsyncGenerator[Out, None]:
-        limit = self.parts.config.held_bytes
-        async for delta in reply.deltas:
-            fold.add(delta)
-            for out in gate.push(delta):
-                yield out
-            if gate.held_bytes > limit and not self._overflowed:
-                self._overflowed = True
-                if self.parts.config.unchecked_policy(Reason.TOO_LONG) is Policy.BLOCK:
-                    return
+    def _overflows(self, gate: Gate) -> bool:
+        """Whether so much is held back that the answer cannot pass any more."""
+        if self._overflowed or gate.held_bytes <= self.parts.config.held_bytes:
+            return False
+        self._overflowed = True
+        return self.parts.config.unchecked_policy(Reason.TOO_LONG) is Policy.BLOCK
 
     # -- check and decide ----------------------------------------------------------------------------------------------
 
@@ -213,7 +222,7 @@ class Exchange:
         On a route that neither grounds nor checks that is nothing of ours; of a detached check the client sees nothing.
         """
         usage = self._request.include_usage
-        if self.parts.retriever is None and self.parts.check is None:
+        if self._untouched:
             return Ending(include_usage=usage)
         sources = self.account.sources
         shown = () if self.detached else verdicts

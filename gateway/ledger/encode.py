@@ -37,6 +37,12 @@ _key_decoder = msgspec.json.Decoder(_Key)
 
 def encode_record(record: ExchangeRecord, *, hash_key: bytes, max_bytes: int) -> bytes:
     """The stored form of a record. A record over `max_bytes` loses its bodies, never its verdict."""
+    (data,) = redacted_all([encode_unredacted(record, hash_key=hash_key, max_bytes=max_bytes)])
+    return data
+
+
+def encode_unredacted(record: ExchangeRecord, *, hash_key: bytes, max_bytes: int) -> bytes:
+    """The same with credentials still in it, for `redacted_all`."""
     if record.body_policy is not BodyPolicy.KEEP:
         record = _without_bodies(record, hash_key)
     elif record.sent_body and record.sent_body == record.request_body:
@@ -44,10 +50,18 @@ def encode_record(record: ExchangeRecord, *, hash_key: bytes, max_bytes: int) ->
     data = _encode(record)
     if len(data) > max_bytes:
         data = _encode(_shortened(record, max_bytes))
+    return data
+
+
+def redacted_all(records: list[bytes]) -> list[bytes]:
+    """Encoded records without credentials: one search over all of them, as nearly none holds any."""
+    joined = records[0] if len(records) == 1 else b"\n".join(records)
+    return records if redact_json(joined) is joined else [_redacted(data) for data in records]
+
+
+def _redacted(data: bytes) -> bytes:
     redacted = redact_json(data)
-    if redacted is data:
-        return data
-    return _with_identity(redacted, record)
+    return data if redacted is data else _with_identity(redacted, _record_decoder.decode(data))
 
 
 def encode_opening(opening: Opening) -> bytes:

@@ -4,8 +4,8 @@ Commits run on the event loop's own thread as long as they are small and need no
 takes less time (13-30 µs) than handing it to a thread and back (60-100 µs), and costs half the processor time. Big
 ones, and every one at fsync level `full`, run in a worker thread; what arrives meanwhile forms the next group.
 
-An opening waits until somebody awaits its receipt, or two milliseconds, or until the next record is committed; when its
-own record comes first there is nothing to open any more. Knows nothing of Postgres.
+An opening waits until somebody awaits its receipt (before a first byte leaves), or for 25 ms; when its own record comes
+first there is nothing to open any more. Knows nothing of Postgres.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import Any, Final
 
 import structlog
 
-from gateway.ledger.encode import as_provisional, encode_opening
+from gateway.ledger.encode import as_provisional, encode_opening, redacted_all
 from gateway.ledger.record import Opening, Receipt
 from gateway.ledger.spool_file import Fsync, Group, SpoolFile
 
-OPENING_DELAY_S: Final = 0.002
+OPENING_DELAY_S: Final = 0.025
 INLINE_BYTES: Final = 256 * 1024
 RELEASE_BYTES: Final = 128 * 1024
+_TIMER_GRAIN_S: Final = 0.001
 LOG_BYTES: Final = 64 * 1024 * 1024
 _log = structlog.get_logger(__name__)
 
@@ -35,15 +36,16 @@ _log = structlog.get_logger(__name__)
 class OpeningReceipt:
     """Awaitable receipt of an opening; awaiting it makes it urgent."""
 
-    __slots__ = ("_future", "_hurry")
+    __slots__ = ("_exchange_id", "_future", "_hurry")
 
-    def __init__(self, future: asyncio.Future[Receipt], hurry: Callable[[], None]) -> None:
+    def __init__(self, exchange_id: str, future: asyncio.Future[Receipt], hurry: Callable[[str], None]) -> None:
+        self._exchange_id = exchange_id
         self._future = future
         self._hurry = hurry
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         if not self._future.done():
-            self._hurry()
+            self._hurry(self._exchange_id)
         return self._future.__await__()
 
 
@@ -68,6 +70,8 @@ class Spool:
         self._max_records = max_records
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger-spool")
         self._next = _Group()
+        self._young: dict[str, tuple[Opening, asyncio.Future[Receipt], float]] = {}
+        """Openings that wait, oldest first, with the loop's time."""
         self._scheduled = False
         self._busy = False
         self._free = asyncio.Event()
@@ -98,7 +102,7 @@ class Spool:
     @property
     def open_count(self) -> int:
         """Openings without a record."""
-        return len(self._opening_row) + len(self._next.openings)
+        return len(self._opening_row) + len(self._next.openings) + len(self._young)
 
     def oldest_s(self) -> float:
         """Age of the oldest record here, seconds."""
@@ -109,17 +113,45 @@ class Spool:
         future: asyncio.Future[Receipt] = self._loop.create_future()
         if not self.accepting():
             self._refuse(future)
-            return OpeningReceipt(future, self._hurry)
-        group = self._next
-        group.openings[opening.id] = opening
-        group.waiting.append(future)
-        if self._timer is None and not self._scheduled and not self._busy:
-            self._timer = self._loop.call_later(OPENING_DELAY_S, self._hurry)
-        return OpeningReceipt(future, self._hurry)
+        else:
+            self._young[opening.id] = opening, future, self._loop.time()
+            if self._timer is None:
+                self._timer = self._loop.call_later(OPENING_DELAY_S, self._open_old)
+        return OpeningReceipt(opening.id, future, self._open_now)
+
+    def _open_now(self, exchange_id: str) -> None:
+        """An opening is awaited."""
+        self._age(exchange_id)
+        self._hurry()
+
+    def _open_old(self) -> None:
+        """The timer: have openings written whose exchange is not over yet."""
+        self._timer = None
+        now = self._loop.time()
+        for exchange_id, (_, _, since) in list(self._young.items()):
+            left = since + OPENING_DELAY_S - now
+            if left > _TIMER_GRAIN_S:
+                self._timer = self._loop.call_later(left, self._open_old)
+                break
+            self._age(exchange_id)
+        if self._next.openings:
+            self._hurry()
+
+    def _age(self, exchange_id: str) -> None:
+        """Put a waiting opening into the next commit."""
+        waiting = self._young.pop(exchange_id, None)
+        if waiting is not None:
+            opening, future, _ = waiting
+            self._next.openings[exchange_id] = opening
+            self._next.waiting.append(future)
 
     def add_record(self, exchange_id: str, data: bytes) -> asyncio.Future[Receipt]:
-        """Have a record written. One whose opening is on disk is taken past the bound: its exchange was admitted."""
+        """Have a record written. One that was opened is taken past the bound: its exchange was admitted.
+
+        Credentials in it are removed with those of its whole group, before anything is written.
+        """
         future: asyncio.Future[Receipt] = self._loop.create_future()
+        self._age(exchange_id)
         group = self._next
         known = exchange_id in self._opening_row or exchange_id in group.openings or exchange_id in self._committing
         if self._closed or not (known or self.failing or self.accepting()):
@@ -139,6 +171,7 @@ class Spool:
         if self._closed:
             self._refuse(future)
             return future
+        self._age(exchange_id)
         line = as_provisional(data)
         self._next.openings[exchange_id] = line
         self._next.waiting.append(future)
@@ -151,9 +184,6 @@ class Spool:
         future.set_result(Receipt.UNRECORDED)
 
     def _hurry(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if not self._scheduled and not self._busy:
             self._scheduled = True
             self._loop.call_soon(self._commit)
@@ -166,6 +196,7 @@ class Spool:
         if not group.waiting:
             return
         self._next = _Group()
+        group.records = redacted_all(group.records)
         # Encoded only now: most openings of short exchanges never get here.
         openings = b"\n".join(
             [value if isinstance(value, bytes) else encode_opening(value) for value in group.openings.values()]
@@ -300,6 +331,8 @@ class Spool:
 
     async def settle(self) -> None:
         """Wait until everything given so far is committed."""
+        for exchange_id in list(self._young):
+            self._age(exchange_id)
         while self._next.waiting or self._busy:
             self._hurry()
             await (self._free.wait() if self._busy else asyncio.sleep(0))

@@ -26,7 +26,7 @@ import structlog
 from gateway.errors import GatewayError, LedgerUnavailableError, RecordRefusedError
 from gateway.ledger import retention
 from gateway.ledger.adoption import AdoptedSpool, take_over, unfinished_in
-from gateway.ledger.encode import decode_key, encode_record, interrupted, split_array
+from gateway.ledger.encode import decode_key, encode_record, encode_unredacted, interrupted, split_array
 from gateway.ledger.record import ExchangeRecord, Opening, Receipt
 from gateway.ledger.secret import load_hash_key
 from gateway.ledger.spool import Spool
@@ -133,7 +133,8 @@ class SpooledLedger:
         if self._stopping or not self._open:
             return _unrecorded()
         try:
-            data = encode_record(record, hash_key=self._hash_key, max_bytes=self._settings.max_record_bytes)
+            encode = encode_record if provisional else encode_unredacted
+            data = encode(record, hash_key=self._hash_key, max_bytes=self._settings.max_record_bytes)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._unencodable += 1
             _log.error("record_not_encodable", exchange_id=record.id, error=str(error))

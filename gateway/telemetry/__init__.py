@@ -7,5 +7,6 @@ below the ledger.
 from gateway.telemetry import log
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.observer import TelemetryObserver
+from gateway.telemetry.telling import Telling
 
-__all__ = ["Metrics", "TelemetryObserver", "log"]
+__all__ = ["Metrics", "TelemetryObserver", "Telling", "log"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal, TextIO
 
 import msgspec
@@ -19,7 +20,6 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from gateway.redact import REDACTED, redact
-from gateway.telemetry.lines import Lines
 from gateway.telemetry.views import ExchangeView, tokens
 
 Format = Literal["auto", "json", "console"]
@@ -39,7 +39,7 @@ _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 def configure(log_format: Format = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
     """Set logging up for this process. `auto` is for a person when the stream is a terminal, else JSON."""
-    out = Lines(stream if stream is not None else sys.stderr)
+    out = stream if stream is not None else sys.stderr
     console = log_format == "console" or (log_format == "auto" and out.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -61,14 +61,14 @@ def configure(log_format: Format = "auto", level: Level = "info", stream: TextIO
 class _Loggers(structlog.WriteLoggerFactory):
     """structlog's factory of loggers that write, with its output; `plain` says that lines are JSON."""
 
-    def __init__(self, out: Lines, *, plain: bool) -> None:
-        super().__init__(file=out)  # type: ignore[arg-type]
+    def __init__(self, out: TextIO, *, plain: bool) -> None:
+        super().__init__(file=out)
         self.out = out
         self.plain = plain
 
 
 def _configure_standard_library(
-    shared: Sequence[Processor], rendering: Sequence[Processor], level: Level, out: Lines
+    shared: Sequence[Processor], rendering: Sequence[Processor], level: Level, out: TextIO
 ) -> None:
     handler = logging.StreamHandler(out)
     handler.setFormatter(
@@ -121,19 +121,48 @@ def request_id(given: str | None, fresh: Callable[[], str]) -> str:
 
 
 def exchange(record: ExchangeView) -> None:
-    """The one line of an exchange: what it was, how it ended, where its time went. No text of it."""
-    outcome = record.outcome
-    level = logging.WARNING if outcome in _LOUD else logging.INFO
-    logger, lines = _exchange_logger()
-    if not logger.is_enabled_for(level):
-        return
+    """The one line of an exchange that ends now."""
+    exchanges([(record, time.time())])
+
+
+def exchanges(ended: Sequence[tuple[ExchangeView, float]]) -> None:
+    """The one line of each exchange, with the time (epoch seconds) when it ended.
+
+    What it was, how it ended, where its time went. No text of it.
+    """
+    logger, out = _exchange_logger()
+    lines: list[str] = []
+    for record, at in ended:
+        loud = record.outcome in _LOUD
+        if not logger.is_enabled_for(logging.WARNING if loud else logging.INFO):
+            continue
+        fields = _fields(record)
+        if out is not None:
+            fields["event"] = "exchange"
+            fields["level"] = "warning" if loud else "info"
+            fields["timestamp"] = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+            lines.append(_encode(fields).decode() + "\n")
+        else:
+            (logger.warning if loud else logger.info)("exchange", **{_CLEAN: True}, **fields)
+    if out is not None and lines:
+        out.write("".join(lines))
+        out.flush()
+
+
+@lru_cache(maxsize=256)
+def _redacted(name: str) -> str:
+    """A name that comes again and again, without credentials."""
+    return redact(name)
+
+
+def _fields(record: ExchangeView) -> dict[str, Any]:
     prompt, cached, completion = tokens(record.usage)
     fields: dict[str, Any] = {
         "id": record.id,
         "route": record.route,
-        "outcome": outcome,
+        "outcome": record.outcome,
         "status": record.status,
-        "model": redact(record.model) if record.model else None,
+        "model": _redacted(record.model) if record.model else None,
         "upstream": record.upstream,
         "stream": record.stream,
         "release": record.release,
@@ -141,9 +170,7 @@ def exchange(record: ExchangeView) -> None:
         "retrieval": record.retrieval_status,
         "sources": len(record.sources),
         "check": record.check_status,
-        "facts_failed": sum(fact.status == "failed" for check in record.checks for fact in check.facts)
-        if record.checks
-        else 0,
+        "facts_failed": sum(fact.status == "failed" for check in record.checks for fact in check.facts),
         "attempts": len(record.attempts),
         "prompt_tokens": prompt,
         "cached_tokens": cached,
@@ -159,19 +186,11 @@ def exchange(record: ExchangeView) -> None:
         fields["request_id"] = redact(record.request_id)
     for stage, seconds in record.seconds.items():
         fields[f"{stage}_ms"] = round(seconds * 1000, 2)
-    if lines is not None:
-        fields["event"] = "exchange"
-        fields["level"] = "warning" if level == logging.WARNING else "info"
-        fields["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        lines.soon(_encode(fields).decode() + "\n")
-    elif level == logging.WARNING:
-        logger.warning("exchange", **{_CLEAN: True}, **fields)
-    else:
-        logger.info("exchange", **{_CLEAN: True}, **fields)
+    return fields
 
 
 @cache
-def _exchange_logger() -> tuple[FilteringBoundLogger, Lines | None]:
+def _exchange_logger() -> tuple[FilteringBoundLogger, TextIO | None]:
     """Assembled once per configuration: doing so takes longer than writing a line.
 
     With it the output itself where lines are JSON: structlog's way there takes four times as long as the line's making.

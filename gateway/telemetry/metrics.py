@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -76,12 +78,28 @@ class _Family(Generic[_M]):
         return child
 
 
+_Counts: TypeAlias = "defaultdict[tuple[Any, ...], float]"
+
+
+def _observe_all(histogram: Histogram, values: Sequence[float]) -> None:
+    """What `observe` does, for many values at once: its loop over the buckets is most of an exchange's metrics."""
+    histogram._sum.inc(sum(values))
+    bounds, buckets = histogram._upper_bounds, histogram._buckets
+    for value in values:
+        buckets[bisect_left(bounds, value)].inc(1)
+
+
 class Metrics:
     """All metrics of this process. Each method is one event; a whole exchange costs some microseconds."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._watched: list[tuple[str, Callable[[], Mapping[str, float]]]] = []
+        self.before_refresh: Callable[[], None] = lambda: None
+        """Called first by `refresh`: who keeps events back for a moment tells of them now."""
+        self.shared = _DIRECTORY in os.environ
+        """Other workers' metrics are added to these in a scrape."""
+        self._now_in_flight = 0
         self._gauges: dict[str, Gauge] = {}
         self._counters: dict[str, tuple[Counter, float]] = {}
 
@@ -119,11 +137,11 @@ class Metrics:
 
     def entered(self) -> None:
         """A request was admitted."""
-        self._in_flight.inc()
+        self._now_in_flight += 1
 
     def left(self) -> None:
         """An admitted request has ended."""
-        self._in_flight.dec()
+        self._now_in_flight -= 1
 
     def stage(self, route: str, stage: str, seconds: float) -> None:
         """A stage of an exchange took so long."""
@@ -144,30 +162,41 @@ class Metrics:
 
     def exchange(self, record: ExchangeView) -> None:
         """An exchange has ended."""
-        route = record.route
-        self._exchanges(route, record.outcome, record.status).inc()
-        self._retrievals(route, record.retrieval_status).inc()
-        for stage, seconds in record.seconds.items():
-            if stage not in _REPORTED:
-                self._stages(route, stage).observe(seconds)
-        for attempt in record.attempts:
-            self._attempts(attempt.upstream).inc()
-            if attempt.error:
-                self._upstream_errors(attempt.upstream, attempt.error).inc()
-        if record.usage:
-            self._count_tokens(route, record)
-        for check in record.checks:
-            self._count_calls(check)
+        self.exchanges([record])
 
-    def _count_tokens(self, route: str, record: ExchangeView) -> None:
+    def exchanges(self, records: Sequence[ExchangeView]) -> None:
+        """Exchanges have ended. Equal ones are counted together."""
+        counts: _Counts = defaultdict(float)
+        observed: dict[tuple[str, str], list[float]] = {}
+        for record in records:
+            route = record.route
+            counts[self._exchanges, route, record.outcome, record.status] += 1
+            counts[self._retrievals, route, record.retrieval_status] += 1
+            for stage, seconds in record.seconds.items():
+                if stage not in _REPORTED:
+                    observed.setdefault((route, stage), []).append(seconds)
+            for attempt in record.attempts:
+                counts[self._attempts, attempt.upstream] += 1
+                if attempt.error:
+                    counts[self._upstream_errors, attempt.upstream, attempt.error] += 1
+            if record.usage:
+                self._count_tokens(counts, route, record)
+            for check in record.checks:
+                self._count_calls(check)
+        for (family, *labels), count in counts.items():
+            family(*labels).inc(count)
+        for (route, stage), values in observed.items():
+            _observe_all(self._stages(route, stage), values)
+
+    def _count_tokens(self, counts: _Counts, route: str, record: ExchangeView) -> None:
         prompt, cached, completion = tokens(record.usage)
         if completion:
-            self._tokens(route, "completion").inc(completion)
+            counts[self._tokens, route, "completion"] += completion
         if prompt:
-            self._tokens(route, "prompt").inc(prompt)
+            counts[self._tokens, route, "prompt"] += prompt
             if cached:
-                self._tokens(route, "cached").inc(cached)
-            self._cached(route).observe(min(1.0, cached / prompt))
+                counts[self._tokens, route, "cached"] += cached
+            _observe_all(self._cached(route), [min(1.0, cached / prompt)])
 
     def _count_calls(self, check: CheckView) -> None:
         for call in check.calls:
@@ -197,6 +226,8 @@ class Metrics:
 
     def refresh(self) -> None:
         """Read every watched number now. Rendering does so for its own process."""
+        self.before_refresh()
+        self._in_flight.set(self._now_in_flight)
         for prefix, stats in self._watched:
             for name, value in stats().items():
                 if name.endswith("_total"):

@@ -100,10 +100,10 @@ class ExchangeView(Protocol):
 def tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """Prompt, cached and completion tokens of a `usage` object; 0 for what it does not say in a usable way."""
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
     return _count(usage.get("prompt_tokens")), _count(cached), _count(usage.get("completion_tokens"))
 
 
 def _count(value: Any) -> int:
     """Upstreams may send anything here."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if type(value) is int and value > 0 else 0

@@ -6,7 +6,9 @@ cookies, and the length and encoding of a body that is decoded on its way. It kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 _REQUEST_NAMES = frozenset(
     {
@@ -55,6 +57,8 @@ _FORWARDED_RESPONSE_NAMES = _RESPONSE_NAMES | {
     "location",
 }
 
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
 CREDENTIALS = frozenset({"authorization", "api-key", "x-api-key", "cookie", "proxy-authorization"})
 """Names that carry a secret: never passed on, never logged."""
 
@@ -68,20 +72,27 @@ def outgoing(
     `extra` names further client headers that may pass; `forwarded` is for requests that go through unread, which
     keep their own content type, Accept and range.
     """
-    names = _FORWARDED_REQUEST_NAMES if forwarded else _REQUEST_NAMES
-    headers = {}
-    for name, value in client.items():
-        low = name.lower()
-        if low in names or low.startswith(_REQUEST_PREFIXES) or low in extra:
-            headers[low] = value
+    headers = {name.lower(): client[name] for name in _passing(tuple(client), tuple(extra), forwarded)}
     headers.update(base)
     return headers
+
+
+@lru_cache(maxsize=256)
+def _passing(given: tuple[str, ...], extra: tuple[str, ...], forwarded: bool) -> tuple[str, ...]:
+    """Those of the given names that may pass: a client sends the same names with every request."""
+    names = _FORWARDED_REQUEST_NAMES if forwarded else _REQUEST_NAMES
+    return tuple(
+        name
+        for name in given
+        if name.lower() in names or name.lower().startswith(_REQUEST_PREFIXES) or name.lower() in extra
+    )
 
 
 def incoming(upstream: Iterable[tuple[str, str]], *, forwarded: bool = False) -> dict[str, str]:
     """Headers of an upstream's answer that may reach the client, under lower-case names; of a repeated one the first.
 
-    Values outside ASCII come back as Latin-1, one character a byte, which is what ASGI servers encode.
+    Values with control characters stay behind. Values outside ASCII come back as Latin-1, one character a byte, which
+    is what ASGI servers encode.
     """
     names = _FORWARDED_RESPONSE_NAMES if forwarded else _RESPONSE_NAMES
     headers: dict[str, str] = {}
@@ -90,7 +101,8 @@ def incoming(upstream: Iterable[tuple[str, str]], *, forwarded: bool = False) ->
         if (low in names or low.startswith(_RESPONSE_PREFIXES)) and low not in headers:
             if not value.isascii():
                 value = value.encode("utf-8", "surrogateescape").decode("latin-1")
-            headers[low] = value
+            if _CONTROL.search(value) is None:  # an ASGI server refuses the whole answer for one such character
+                headers[low] = value
     return headers
 
 

@@ -28,7 +28,7 @@ from gateway.errors import (
 from gateway.upstream.base import Attempt, RawReply, UpstreamReply, UpstreamRequest
 from gateway.upstream.headers import credential, incoming, outgoing
 from gateway.upstream.pool import FailedTry, delay_s
-from gateway.upstream.reading import BodyReader, DeltaReader, ReadingLimits, reading_error
+from gateway.upstream.reading import BodyReader, DeltaReader, ReadingLimits, reading_error, without_secret
 from gateway.upstream.settings import Addresses, OpenAISettings, UpstreamTimeouts, tls_context
 
 __all__ = ["OpenAISettings", "OpenAIUpstream", "UpstreamTimeouts"]
@@ -57,6 +57,7 @@ class OpenAIUpstream:
             idle_s=timeouts.idle_s,
             total_s=timeouts.total_s,
             finish_ends_stream=settings.finish_ends_stream,
+            secret=(settings.api_key or "").encode(),
         )
         self._timeout = self._timeout_of(timeouts.total_s)
         self._session: aiohttp.ClientSession | None = None
@@ -206,7 +207,8 @@ class OpenAIUpstream:
         with suppress(aiohttp.ClientError, TimeoutError, OSError):
             while len(body) < limit and (piece := await response.content.readany()):
                 body += piece
-        return UpstreamStatusError(response.status, bytes(body[:limit]), incoming(response.headers.items()))
+        told = without_secret(bytes(body[:limit]), self._limits.secret)
+        return UpstreamStatusError(response.status, told, incoming(response.headers.items()))
 
     def _unreached(self, exc: BaseException) -> UpstreamError:
         """No headers came: what the client's exception means, without anything secret it may show."""

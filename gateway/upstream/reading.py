@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 
@@ -19,13 +19,16 @@ from gateway.wire.types import Delta
 
 _SSE_STARTS = (b"data", b"event", b"id", b"retry", b":")
 _BOM = b"\xef\xbb\xbf"
+_HIDDEN = b"[hidden]"
+_SHORTEST_SECRET = 8
+"""A shorter key, such as `none`, is a word like any other."""
 _BLANK = b" \t\r\n" + _BOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingLimits:
     """What a body may be. `finish_ends_stream` accepts a stream that closed cleanly, without `[DONE]`, after the
-    finish reason of each of its choices."""
+    finish reason of each of its choices. `secret` is the key we send, which no error of the upstream may tell."""
 
     max_response_bytes: int
     max_event_bytes: int
@@ -33,6 +36,12 @@ class ReadingLimits:
     idle_s: float
     total_s: float
     finish_ends_stream: bool = True
+    secret: bytes = field(default=b"", repr=False)
+
+
+def without_secret(body: bytes, secret: bytes) -> bytes:
+    """An upstream's error without the key that it was asked with: some say which key they refuse."""
+    return body.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else body
 
 
 def reading_error(name: str, exc: BaseException, limits: ReadingLimits, *, begun: bool) -> UpstreamError:
@@ -235,7 +244,7 @@ class DeltaReader:
         if delta.view.error:
             raise UpstreamProtocolError(
                 f"upstream {self._name!r} reported an error inside a successful answer",
-                body=data,
+                body=without_secret(data, self._limits.secret),
                 code="upstream_error_in_answer",
             )
         return delta

@@ -68,6 +68,8 @@ _PIECE: Final = 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 _ABSENT: Final = msgspec.Raw(b"")
 _EMPTY: Final = (b"", b"null", b"[]", b"{}")
+MAX_DEPTH: Final = 128
+"""What an answer may be nested. Folding and writing it take several frames of the stack a level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +185,11 @@ def parse_delta(data: bytes, whole: bool) -> Delta:
     """One object of an upstream with its typed view.
 
     A vendor's odd types do not fail: the view then holds what can be read. Raises `UpstreamProtocolError` for anything
-    that is not a JSON object; the message does not quote it, since it may hold text that must not leave.
+    that is not a JSON object, or one too deep to be folded and recorded; the message does not quote it, since it may
+    hold text that must not leave.
     """
+    if raw.deeper_than(data, MAX_DEPTH):
+        raise UpstreamProtocolError(f"the upstream sent JSON that is nested more than {MAX_DEPTH} levels deep")
     try:
         if not data.isascii():
             data.decode()  # the typed view skips what it does not know, wrong bytes included

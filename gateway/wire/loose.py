@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.wire.types import ChoiceView, DeltaView, MessageView
+from gateway.wire.types import MAX_INDEX, ChoiceView, DeltaView, MessageView
 
 
 def loose_text(value: Any) -> str:
@@ -33,11 +33,11 @@ def content_text(value: Any) -> tuple[str, str]:
 
 
 def loose_int(value: Any) -> int | None:
-    """An integer written as such, as a float without fraction or as a string; None for anything else."""
+    """An index written as an integer, as a float without fraction or as a string; None for anything else."""
     if isinstance(value, bool):
         return None
     try:
-        return int(value) if int(value) == float(value) else None
+        return int(value) if int(value) == float(value) and -MAX_INDEX <= int(value) <= MAX_INDEX else None
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -28,7 +28,7 @@ def parse_options(body: raw.Value | None, headers: Mapping[str, str]) -> Groundi
     """
     given = _of_body(body) if body is not None else {}
     for name, value in headers.items():
-        if name[: len(PREFIX)].lower() == PREFIX:
+        if name[0] in "xX" and name[: len(PREFIX)].lower() == PREFIX:
             option = name[len(PREFIX) :].lower().replace("-", "_")
             parsed = _of_header(option, name.lower(), value)
             if option in given and given[option] != parsed:
@@ -48,6 +48,9 @@ def _of_body(body: raw.Value) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise RequestError("'grounding' must be an object of options.", code="invalid_type", param="grounding")
+    _require_distinct(body, "grounding")
+    if isinstance(value.get("filters"), dict):
+        _require_distinct(raw.fields(body)["filters"], "grounding.filters")
     return {
         name: _checked(name, item, f"grounding.{name}")
         for name, item in value.items()
@@ -66,7 +69,15 @@ def _of_header(option: str, name: str, text: str) -> Any:
                 code="invalid_type",
                 param=name,
             ) from None
+        if isinstance(value, dict):
+            _require_distinct(text.encode(), name)
     return _checked(option, value, name)
+
+
+def _require_distinct(data: raw.Value, param: str) -> None:
+    """Raises `RequestError` for an object that names a key twice: which of the two were meant would be a guess."""
+    if raw.repeats_a_key(bytes(data), raw.fields(data)):
+        raise RequestError(f"{param!r} names a key twice. Send each once.", code="duplicate_key", param=param)
 
 
 def _checked(option: str, value: Any, param: str) -> Any:

@@ -25,8 +25,18 @@ def _as_dict(value: Any) -> Any:
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_as_dict)
+# Keys that nearly every request or answer has, as they are written.
+_NAMES: Final = (
+    "model messages stream temperature top_p max_tokens max_completion_tokens tools tool_choice n stop stream_options "
+    "response_format seed user metadata id object created choices usage grounding system_fingerprint service_tier "
+    "index message delta finish_reason logprobs role content refusal annotations"
+)
+_KEYS: Final = {name: b'"%b":' % name.encode() for name in _NAMES.split()}
 _KEY: Final = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _NEXT: Final = re.compile(rb"[ \t\r\n]*([,}])")
+_BRACKET: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|([\[{])|[\]}]', re.DOTALL)
+_USUAL_PASSES: Final = 10
+_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def encode(value: Any) -> bytes:
@@ -68,7 +78,9 @@ def items(data: Value) -> list[msgspec.Raw]:
 
 def write_object(pairs: Mapping[str, Value]) -> bytes:
     """The object with these values, compact between them."""
-    return b"{" + b",".join([b"%b:%b" % (_ENCODER.encode(key), value) for key, value in pairs.items()]) + b"}"
+    keys = _KEYS
+    written = [(keys.get(key) or _ENCODER.encode(key) + b":") + value for key, value in pairs.items()]
+    return b"{" + b",".join(written) + b"}"
 
 
 def write_list(values: Iterable[Value]) -> bytes:
@@ -94,6 +106,30 @@ def spans(data: bytes, values: Mapping[str, Value]) -> dict[str, tuple[int, int]
         if following[1] == b"}":
             break
     return found
+
+
+def deeper_than(data: bytes, levels: int) -> bool:
+    """Whether lists and objects in `data`, which is JSON, stand in each other more than `levels` deep."""
+    if len(data) <= 2 * levels or data.count(b"[") + data.count(b"{") <= levels:
+        return False
+    # Pairs with nothing between are taken out, at most two levels a pass, which is much faster than to look at each
+    # bracket. What is left then is deeper than answers are, or text that holds brackets.
+    brackets = data.translate(None, _NOT_BRACKETS)
+    for _ in range(min(levels // 2, _USUAL_PASSES)):
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets) and _goes_below(data, levels)
+
+
+def _goes_below(data: bytes, levels: int) -> bool:
+    depth = 0
+    for match in _BRACKET.finditer(data):
+        if match[1]:
+            depth += 1
+            if depth > levels:
+                return True
+        elif match[0][:1] != b'"':
+            depth -= 1
+    return False
 
 
 def repeats_a_key(data: bytes, values: Mapping[str, Value]) -> bool:

@@ -28,7 +28,7 @@ _SAFE_ENVELOPE: Final = ("id", "object", "created", "model", "system_fingerprint
 def with_messages(request: ChatRequest, messages: Sequence[raw.Value]) -> ChatRequest:
     """The request with other messages; every other field keeps its bytes."""
     fields = {**request.fields, "messages": msgspec.Raw(raw.write_list(messages))}
-    return replace(request, fields=fields, messages=tuple(map(msgspec.Raw, messages)))
+    return msgspec.structs.replace(request, fields=fields, messages=tuple(map(msgspec.Raw, messages)))
 
 
 def replaced(answer: Answer, contents: Mapping[int, str]) -> Answer:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+MAX_INDEX = 2**31
+"""An index beyond is none: what cannot be counted to counts as not said, in every reading of it alike."""
 
 
 class FunctionView(msgspec.Struct, gc=False):
@@ -47,7 +50,7 @@ class MessageView(msgspec.Struct, gc=False):
 class ChoiceView(msgspec.Struct, gc=False):
     """One choice of a delta."""
 
-    index: int = 0
+    index: Annotated[int, msgspec.Meta(ge=-MAX_INDEX, le=MAX_INDEX)] = 0
     delta: MessageView | None = None
     message: MessageView | None = None
     finish_reason: str | None = None
@@ -121,8 +124,7 @@ class GroundingOptions:
     base_revision: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A chat completion request. `fields` maps every top-level key but `grounding` to its exact bytes, in order.
 
     `messages` holds the exact bytes of each message, so that grounding inserts without re-encoding the others.

@@ -1,7 +1,7 @@
 """An encoder behind any endpoint that speaks OpenAI's `POST /v1/embeddings`.
 
 The model's tokenizer is not at hand, so tokens are approximated (see `approximate_offsets`). Knows nothing of passages,
-queues or indexes.
+queues or indexes. HTTP libraries are imported with the first request: a gateway with another encoder does not wait.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import numpy as np
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from retrieval.encode.base import CutCounter, approximate_offsets, unit_rows
 from retrieval.errors import EncodeError
 from retrieval.types import Signature
 
 if TYPE_CHECKING:
+    import httpx
+    from tenacity import RetryCallState
+
     from retrieval.types import Vectors
 
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
@@ -146,6 +147,8 @@ class OpenAIEncoder:
     # --- HTTP ---
 
     def _request(self, texts: Sequence[str]) -> list[list[float]]:
+        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
         body: dict[str, Any] = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}
         if self._settings.dimensions is not None:
             body["dimensions"] = self._settings.dimensions
@@ -166,6 +169,8 @@ class OpenAIEncoder:
         return self._vectors(response, len(texts))
 
     def _post(self, body: dict[str, Any]) -> httpx.Response:
+        import httpx
+
         try:
             response = self._client.post(self._url, json=body)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -186,6 +191,8 @@ class OpenAIEncoder:
         return response
 
     def _wait(self, state: RetryCallState) -> float:
+        from tenacity import wait_random_exponential
+
         longest = self._settings.longest_wait_s
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, _TryAgain) and error.after_s is not None:

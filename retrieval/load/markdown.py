@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from markdown_it import MarkdownIt
 
 from retrieval.errors import LoadError
 from retrieval.load.base import MAX_BYTES, MAX_METADATA, build_document, groups_of
@@ -37,6 +36,8 @@ class MarkdownLoader:
 
     def load(self, path: Path, *, root: Path) -> Iterable[Document]:
         """The file as one document; raises `LoadError`."""
+        from markdown_it import MarkdownIt  # a gateway whose files have not changed does not wait for it
+
         try:
             front, body = _front_matter(read_text(path, self._max_bytes))
         except ValueError as error:

@@ -9,13 +9,15 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from pypdf import PasswordType, PdfReader
+from typing import TYPE_CHECKING
 
 from retrieval.errors import LoadError
 from retrieval.load.base import MAX_BYTES, Content, Reading, build_document, read_bytes
 from retrieval.load.clean import clean
 from retrieval.types import Document, Section
+
+if TYPE_CHECKING:
+    from pypdf import PdfReader
 
 # Titles that a program put there, not a person.
 _NO_TITLE = re.compile(
@@ -64,6 +66,8 @@ class PdfLoader:
 
 
 def _open(path: Path, data: bytes) -> PdfReader:
+    from pypdf import PasswordType, PdfReader  # a gateway without PDF files does not wait for it
+
     broken = "open it in a viewer and save it anew, or run `qpdf --decrypt in.pdf out.pdf`"
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from openpyxl import load_workbook
-
 from retrieval.errors import LoadError
 from retrieval.load.base import MAX_BYTES, Content, Reading, build_document, read_bytes
 from retrieval.load.clean import clean_line
@@ -195,6 +193,8 @@ def _check_unpacked_size(path: Path, data: bytes) -> None:
 
 
 def _sheets(data: bytes) -> Iterator[tuple[str, Iterator[list[str]]]]:
+    from openpyxl import load_workbook  # a gateway without workbooks does not wait for it
+
     book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     try:
         for sheet in book.worksheets:

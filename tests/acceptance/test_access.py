@@ -215,6 +215,31 @@ async def test_no_path_climbs_out_of_the_upstreams_base(house: House, path: str)
     assert house.upstream.requests == []
 
 
+@pytest.mark.parametrize("key", [KEY, LIMITED_KEY])
+@pytest.mark.parametrize("query", ["api_key={}", "x=1&key={}&y=2", "{}", "k=%67g{}"])
+async def test_a_key_of_the_gateway_in_an_address_is_never_shown_to_the_upstream(
+    house: House, query: str, key: str
+) -> None:
+    query = query.format(key[2:] if "%67" in query else key)
+    response = await house.http.get(f"/r/files/v1/files?{query}")
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "key_in_query")
+    assert house.upstream.requests == []
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT"])
+async def test_the_upstreams_key_is_not_mirrored_to_a_client(house: House, method: str) -> None:
+    response = await house.http.request(method, "/r/files/v1/files")
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "method_not_allowed")
+    assert house.upstream.requests == []
+
+
+@pytest.mark.parametrize("query", ["route=%00", "status=a%00", "key=%00", "model=%00", "cursor=%00"])
+async def test_records_searched_for_with_what_is_no_text_are_a_mistake_of_the_caller(house: House, query: str) -> None:
+    response = await house.http.get(f"/v1/exchanges?{query}")
+    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert (await house.http.get("/v1/exchanges/ex_%00")).status_code == 404
+
+
 async def test_a_route_that_does_not_serve_a_path_says_so_and_forwards_nothing(house: House) -> None:
     """BerriAI/litellm #14152: other endpoints were served around the guards in silence."""
     for path in ("/responses", "/completions", "/embeddings", "/audio/speech", "/messages"):

@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncpg
 import httpx
+import psutil  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
 import trustme
@@ -323,6 +324,47 @@ async def test_a_worker_that_dies_is_replaced_and_the_metrics_of_all_are_added_u
     assert set(found.values()) == {"completed"}
 
 
+def workers_of(gateway: GatewayProcess) -> list[psutil.Process]:
+    return [child for child in gateway.children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize("broken", ["is no YAML", "cannot be applied", "is gone"])
+async def test_workers_that_die_while_the_file_is_broken_cost_neither_the_gateway_nor_what_was_in_force(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str, broken: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    config = lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=2)
+    async with serving(path, config) as gateway:
+        config["routes"]["added"] = {"upstream": "main"}
+        write(path, config)
+        await until_every_worker_has(gateway, "added")
+        if broken == "is no YAML":
+            path.write_text("broken: [")
+        elif broken == "is gone":
+            path.unlink()
+        else:
+            certificate = tmp_path / "ca.pem"
+            certificate.write_text("no certificate")
+            upstreams = {"main": {**config["upstreams"]["main"], "tls": {"ca_bundle": str(certificate)}}}
+            write(path, {**config, "upstreams": upstreams})
+        for worker in workers_of(gateway):
+            died = gateway.output.count("died")
+            started = gateway.output.count("Application startup complete")
+            worker.kill()
+            await until_logged(gateway, "died", died + 1)
+            await until_logged(gateway, "Application startup complete", started + 1)
+        for _ in range(8):
+            assert {"plain", "grounded", "added"} <= await models(gateway)
+
+
+async def until_every_worker_has(gateway: GatewayProcess, route: str) -> None:
+    """Many connections in a row, which the workers take as it comes, find the route."""
+    found = 0
+    async with asyncio.timeout(30):
+        while found < 12:
+            found = found + 1 if route in await models(gateway) else 0
+
+
 # -- start and end -----------------------------------------------------------------------------------------------------
 
 
@@ -330,6 +372,27 @@ def postgres_of(folder: Path) -> int | None:
     """The process id of the gateway's own Postgres."""
     file = folder / "data" / "postgres" / "cluster" / "postmaster.pid"
     return int(file.read_text().split()[0]) if file.exists() else None
+
+
+async def test_workers_do_not_outlive_a_gateway_that_was_killed_and_its_port_is_free_again(
+    tmp_path: Path, upstream: UpstreamServer, fresh_postgres_url: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    write(path, lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=2))
+    gateway = GatewayProcess(path)
+    await gateway.start()
+    workers = workers_of(gateway)
+    assert len(workers) == 2
+    gateway.process.kill()
+    await gateway.process.wait()
+    _, left = await asyncio.to_thread(psutil.wait_procs, workers, timeout=20)
+    for worker in left:
+        worker.kill()
+    assert left == []
+    port = int(gateway.base_url.rpartition(":")[2])
+    write(path, lean(tmp_path, upstream=upstream.base_url, database=fresh_postgres_url, workers=2, port=port))
+    async with serving(path) as again:
+        assert "plain" in await models(again)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -247,3 +248,42 @@ async def test_the_official_helpers_for_structured_output_work_through_the_gatew
     async with manager as stream:
         final = await stream.get_final_completion()
     assert final.choices[0].message.parsed == Weight(kg=3)
+
+
+ENDLESS = {
+    "a header": b"GET /healthz HTTP/1.1\r\nx: ",
+    "an address": b"GET /",
+    "trailers": b"POST /v1/chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ",
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+async def test_a_stranger_cannot_fill_the_memory_with_what_is_no_body(house: House, kind: str) -> None:
+    host, _, port = house.base_url.partition("://")[2].partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(ENDLESS[kind])
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(20):
+            while not reader.at_eof() and not writer.is_closing():
+                writer.write(b"a" * 65_536)
+                sent += 65_536
+                await writer.drain()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.001):
+                        await reader.read(1000)
+    writer.close()
+    assert sent < 50_000_000
+    assert (await house.http.get("/healthz")).status_code == 200
+
+
+async def test_an_address_or_a_header_that_is_too_long_is_told_so(house: House) -> None:
+    host, _, port = house.base_url.partition("://")[2].partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    # Little more than the bound: what a closed connection had not read yet would cost its client the answer.
+    writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 65_536)
+    await writer.drain()
+    status, _, rest = (await reader.read(1_000)).partition(b"\r\n")
+    writer.close()
+    assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
+    assert b'"code":"request_too_large"' in rest

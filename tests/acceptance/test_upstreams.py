@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from tests.acceptance.asking import BOTH, ask, ask_raw, body
 from tests.acceptance.conftest import House
-from tests.acceptance.settings import KEY
+from tests.acceptance.settings import KEY, UPSTREAM_KEY
 from tests.servers.upstream import (
     FIN,
     RESET,
@@ -418,3 +418,17 @@ async def test_every_try_at_an_upstream_is_recorded_also_when_none_succeeds(hous
     response = await house.http.post("/r/plain/v1/chat/completions", json=body(stream=True))
     record = await house.record(response.headers["x-grounding-exchange"])
     assert [(attempt["status"], attempt["error"]) for attempt in record["attempts"]] == [(200, "upstream_cut")]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_an_upstream_that_says_which_key_it_refuses_does_not_tell_it_to_our_clients(
+    house: House, stream: bool
+) -> None:
+    told = f"Incorrect API key provided: {UPSTREAM_KEY}"
+    house.upstream.enqueue(error_reply(401, message=told))
+    response = await house.http.post("/r/plain/v1/chat/completions", json=body(stream=stream))
+    assert response.status_code == 401
+    assert "Incorrect API key provided" in response.text
+    house.upstream.enqueue(sse_reply([{"error": {"message": told}}]))
+    inside = await house.http.post("/r/plain/v1/chat/completions", json=body(stream=stream))
+    assert UPSTREAM_KEY not in response.text + inside.text

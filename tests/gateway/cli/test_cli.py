@@ -15,7 +15,7 @@ import yaml
 from checks.errors import ModelFileError
 from gateway import __version__
 from gateway.access.keys import Keyring, key_digest
-from gateway.cli.output import emit, fail_with, printable
+from gateway.cli.output import emit, fail_with, note, printable
 from gateway.config.model import KeyConfig
 from gateway.errors import (
     ConfigError,
@@ -203,3 +203,27 @@ def test_a_document_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]
     assert printable(None) == ""
     emit({}, as_json=False, text="\x1b]0;title\x07first\n  second")
     assert capsys.readouterr().out == "]0;titlefirst\n  second\n"
+
+
+def test_no_sign_of_a_terminals_own_language_leaves_as_json_or_as_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    emit({"title": "\x1b[2J\x9b31m\x7f"}, as_json=True)
+    note("cannot read \x1b[2J\x9b31m.md\nas it is")
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {"title": "\x1b[2J\x9b31m\x7f"}
+    assert {"\x1b", "\x9b", "\x7f"}.isdisjoint(shown.out + shown.err)
+    assert shown.err == "cannot read [2J31m.md\nas it is\n"
+
+
+def test_a_file_name_can_neither_stop_an_ingest_nor_drive_the_terminal(tmp_path: Path) -> None:
+    odd = tmp_path / "docs" / "["
+    odd.mkdir(parents=True)
+    (odd / "red] \x1b[31m.pdf").write_bytes(b"no PDF")
+    (odd / "ox.md").write_text("The ox weighs 900 kg.")
+    settings = yaml.safe_load(MINIMAL)
+    settings["collections"] = {"docs": {"paths": ["docs"], "encoder": {"kind": "hash"}}}
+    settings["routes"]["support"]["retrieval"] = {"collections": ["docs"]}
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
+    found = run("ingest", cwd=tmp_path)
+    assert "collection docs: 1 new" in found.stdout + found.stderr
+    assert "[/red] [31m.pdf" in (found.stdout + found.stderr).replace("\n", "")
+    assert "\x1b" not in found.stdout + found.stderr

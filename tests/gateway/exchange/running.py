@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +37,8 @@ class Reply:
     complete: bool = False
     records: list[Any] = field(default_factory=list)
     openings: list[Any] = field(default_factory=list)
+    exchange: Callable[[], Exchange | None] = lambda: None
+    """The exchange, as long as something holds it."""
 
     @property
     def json(self) -> Any:
@@ -94,6 +98,7 @@ class Setting:
         )
         reply = Reply()
         exchange = Exchange(parts, request, call, desk.services)
+        reply.exchange = weakref.ref(exchange)
         await Settlement(exchange, desk, _send(reply), grace=60).run(_receive(gone))
         await desk.close()
         reply.records, reply.openings = ledger.records, ledger.openings

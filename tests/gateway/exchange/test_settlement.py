@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -27,6 +28,20 @@ def answering(text: str = FALSE) -> ScriptedUpstream:
 
 def never() -> asyncio.Event:
     return asyncio.Event()
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+async def test_bodies_of_an_exchange_do_not_pile_up_until_the_garbage_collector_runs(stream: bool) -> None:
+    gc.disable()
+    try:
+        reply = await Setting(answering(), ScriptedCheck(RULES)).ask(stream=stream)
+        assert reply.complete
+        assert reply.exchange() is None
+    finally:
+        gc.enable()
 
 
 # -- a client that goes away -------------------------------------------------------------------------------------------

@@ -53,6 +53,16 @@ async def test_any_status_comes_back_as_it_is_and_is_asked_for_once(
     assert server.requests[0].headers["authorization"] == "Bearer sk-theirs"
 
 
+async def test_an_odd_header_of_the_upstream_does_not_cost_the_answer(server: UpstreamServer, connect: Connect) -> None:
+    odd = [("retry-after", "1\x01"), ("x-ratelimit-limit", "\x7f"), ("openai-model", "caf\xe9")]
+    server.enqueue(json_reply({}, headers=odd))
+    upstream = await connect()
+    async with upstream.forward("GET", "/v1/files", {}, b"", None) as reply:
+        assert b"".join([piece async for piece in reply.body]) == b"{}"
+    assert {"retry-after", "x-ratelimit-limit"}.isdisjoint(reply.headers)
+    assert reply.headers["openai-model"].encode("latin-1") == b"caf\xe9"
+
+
 async def test_batch_is_not_created_twice_when_the_connection_breaks(server: UpstreamServer, connect: Connect) -> None:
     server.enqueue(raw_reply(RESET))
     upstream = await connect()

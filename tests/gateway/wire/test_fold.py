@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from gateway.errors import UpstreamProtocolError
-from gateway.wire import chat
+from gateway.wire import chat, raw
 from gateway.wire.fold import Fold, fold
 from gateway.wire.types import Delta
 from tests.gateway.wire.completions import as_deltas, as_whole, completions, streamed
@@ -196,6 +196,52 @@ def test_what_is_no_json_object_is_an_upstream_error_that_does_not_quote_it(data
     with pytest.raises(UpstreamProtocolError) as caught:
         chat.parse_delta(data, whole=False)
     assert "oops" not in caught.value.message
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"index":0,"a":'])
+@pytest.mark.parametrize("place", ["top", "choice", "message", "content"])
+def test_an_answer_nested_to_the_bound_is_folded_and_written_and_a_deeper_one_is_an_upstream_error(
+    opening: str, place: str
+) -> None:
+    closing = opening.replace("[", "]").replace("{", "}") if len(opening) == 1 else "}" if opening[0] == "{" else "}]"
+
+    def answer(levels: int) -> bytes:
+        count = levels // (1 + (opening[:2] == "[{"))
+        deep = opening * count + "1" + closing * count
+        top, choice, said = (f'"x":{deep},' if place == name else "" for name in ("top", "choice", "message"))
+        content = deep if place == "content" else '"yes"'
+        message = f'{{{said}"content":{content}}}'
+        return f'{{{top}"choices":[{{"index":0,{choice}"message":{message},"delta":{message}}}]}}'.encode()
+
+    for whole in (False, True):
+        folded = fold([chat.parse_delta(answer(chat.MAX_DEPTH - 6), whole)])
+        assert json.loads(chat.completion(folded))["choices"]
+        with pytest.raises(UpstreamProtocolError, match="levels deep"):
+            chat.parse_delta(answer(chat.MAX_DEPTH + 2), whole)
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_depth_is_that_of_the_value_whatever_its_texts_hold(value: Any) -> None:
+    def depth(value: Any) -> int:
+        inner = value.values() if isinstance(value, dict) else value
+        return 0 if not isinstance(value, dict | list) else 1 + max(map(depth, inner), default=0)
+
+    data = json.dumps(value, ensure_ascii=False).encode()
+    for levels in range(5):
+        assert raw.deeper_than(data + b" " * 2 * levels, levels) == (depth(value) > levels)
+
+
+def test_text_full_of_brackets_is_no_depth() -> None:
+    assert not raw.deeper_than(json.dumps({"a": '[{"\\' * 1_000}).encode(), 20)
+
+
+@pytest.mark.parametrize("index", [10**30, -(10**30), 2**53 + 1])
+def test_an_answer_under_an_absurd_index_is_the_same_to_the_view_and_to_the_fold(index: int) -> None:
+    delta = chat.parse_delta(
+        json.dumps({"choices": [{"index": index, "delta": {"content": "x"}}]}).encode(), whole=False
+    )
+    assert list(chat.content_pieces(delta)) == [(0, "x")]
+    assert fold([delta]).choices[0].content == "x"
 
 
 def test_an_error_inside_a_success_is_seen() -> None:
