@@ -2,7 +2,8 @@
 
 ChecksError
 ├── ModelFileError     a shipped or configured model file is missing or broken
-└── JudgeSetupError    a judge cannot be built from its configuration
+├── JudgeSetupError    a judge cannot be built from its configuration
+└── RepositoryError    a repository cannot be opened, or its objects cannot be read
 """
 
 from __future__ import annotations
@@ -22,3 +23,7 @@ class ModelFileError(ChecksError):
 
 class JudgeSetupError(ChecksError):
     """A judge cannot be built from its configuration."""
+
+
+class RepositoryError(ChecksError):
+    """A repository cannot be opened, fetched, or its objects cannot be read."""

@@ -137,8 +137,24 @@ class CheckedFact:
 
 
 @dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Replace `text[start:end]` by `replacement`. Edits of one text are sorted and do not overlap."""
+
+    start: int
+    end: int
+    replacement: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedIssue:
-    """An issue of a code review with its verdict; the review check fills it."""
+    """An issue of a code review with its verdict; the review check fills it.
+
+    `start`/`end` span it in the answer. `action` is what the route's policy does with it (`keep`, `mark`, `drop`,
+    `relocate`), `rule` the row of the decision table that fired. A vote has the keys `judge`, `hop`, `label`, `reason`
+    (and `questions`, `quotes`, `abstained`), a hop `asked`, `matched`, `how` (and `candidates`); `files` lists what the
+    judges saw (`path`, `blob`, `start_line`, `end_line`, `hop`), `evidence` what was found without a model (`kind`,
+    `detail`).
+    """
 
     path: str | None
     start_line: int | None
@@ -150,6 +166,14 @@ class CheckedIssue:
     votes: tuple[Mapping[str, Any], ...] = ()
     hop: Mapping[str, Any] | None = None
     calls: tuple[JudgeCall, ...] = ()
+    start: int = 0
+    end: int = 0
+    severity: str | None = None
+    action: str = "keep"
+    rule: str = ""
+    hops: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[Mapping[str, Any], ...] = ()
+    evidence: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +203,9 @@ class Verdict:
     """The outcome for one choice, with everything an auditor needs to follow it.
 
     `versions` names classifier, aggregation, thresholds, prompt and index generation; `seconds` is time per step.
+    `filtered` and `marked` are the edits that write a review's verdicts into the answer: for `filter` (hallucinated
+    issues leave) and for `annotate` (they are marked in the format's own way). `details` names what is worth keeping
+    about the whole: repository, revision, formats, notes.
     """
 
     kind: str
@@ -193,6 +220,9 @@ class Verdict:
     calls: tuple[JudgeCall, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    filtered: tuple[TextEdit, ...] = ()
+    marked: tuple[TextEdit, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable

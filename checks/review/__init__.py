@@ -1,0 +1,1 @@
+"""The check of code reviews: every issue of a review against the repository, hop by hop."""
