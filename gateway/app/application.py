@@ -17,12 +17,14 @@ from litestar.openapi import OpenAPIConfig
 
 import gateway
 from gateway.api.address import AddressedApp, path_of
+from gateway.api.catalogue import catalogue_handlers
 from gateway.api.chat import chat_handler
 from gateway.api.check import check_handler
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import error_response
 from gateway.api.forward import forward_handler
-from gateway.api.reading import reading_handlers
+from gateway.api.health import health_handlers
+from gateway.api.records import record_handlers
 from gateway.errors import GatewayError, NotFoundError, RequestError
 from gateway.exchange.parts import Services
 from gateway.ledger.record import Ledger
@@ -50,7 +52,14 @@ def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None
     """The ASGI application. `desk` is asked on each request, as it exists only once the lifespan has begun."""
     chat = chat_handler(desk)
     app = AddressedApp(
-        route_handlers=[chat, check_handler(desk), *reading_handlers(desk), forward_handler(desk)],
+        route_handlers=[
+            chat,
+            check_handler(desk),
+            *catalogue_handlers(desk),
+            *record_handlers(desk),
+            *health_handlers(desk),
+            forward_handler(desk),
+        ],
         lifespan=[lifespan] if lifespan is not None else [],
         exception_handlers={GatewayError: _gateway_error, HTTPException: _http_error, Exception: _crash},
         openapi_config=OpenAPIConfig(title="Grounding Gateway", version=gateway.__version__, path="/schema"),

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gateway.app.collections import collection_directory, used_collections
 from gateway.app.inprocess import call
+from gateway.app.serving import open_database
+from gateway.cli.collections import ingest_collections
 from gateway.cli.output import FAILED, emit, fail
 from gateway.config.load import load
+from gateway.telemetry import log
+from migrations.run import migrate
+
+if TYPE_CHECKING:
+    import httpx
+
+    from gateway.config.model import GatewayConfig
 
 _MARKS = {"passed": "✓", "failed": "✗", "not_checked": "?"}
 
@@ -21,7 +32,7 @@ def ask(config_path: Path, question: str, *, route: str | None, key: str | None,
     path = f"/r/{route}/v1/chat/completions" if route else "/v1/chat/completions"
     if not route:
         body["model"] = _default_route(config.routes)
-    response = asyncio.run(call(config, config_path, path, body, key))
+    response = _call(config, config_path, path, body, key)
     reply = response.json()
     if response.status_code not in {200, 422}:
         fail(str(reply.get("error", {}).get("message", response.text)))
@@ -35,12 +46,31 @@ def check(config_path: Path, answer: str, *, query: str, route: str | None, key:
     """Check a given answer; exit code 1 unless it passed."""
     config = load(config_path, os.environ)
     body = {"answer": answer, "query": query, "route": route or _checked_route(config.routes)}
-    response = asyncio.run(call(config, config_path, "/v1/check", body, key))
+    response = _call(config, config_path, "/v1/check", body, key)
     reply = response.json()
     if response.status_code != 200:
         fail(str(reply.get("error", {}).get("message", response.text)))
     emit(reply, as_json=as_json, text="\n".join(_verdict(reply["grounding"])))
     return 0 if reply["status"] == "passed" else FAILED
+
+
+def _call(config: GatewayConfig, config_path: Path, path: str, body: dict[str, Any], key: str | None) -> httpx.Response:
+    # The one exchange is shown as the command's output: of the log only what went wrong is for the reader.
+    log.configure(config.server.log_format, "warning")
+    missing = [name for name in used_collections(config) if not collection_directory(config, name).exists()]
+    if missing:
+        ingest_collections(config, missing)
+    return asyncio.run(_call_prepared(config, config_path, path, body, key))
+
+
+async def _call_prepared(
+    config: GatewayConfig, config_path: Path, path: str, body: dict[str, Any], key: str | None
+) -> httpx.Response:
+    async with AsyncExitStack() as stack:
+        if config.ledger.database_url is None:  # our own is ours to set up, another is its owner's (`migrate`)
+            database, _ = await open_database(config, stack)
+            await migrate(database)
+        return await call(config, config_path, path, body, key)
 
 
 def _default_route(routes: Any) -> str:

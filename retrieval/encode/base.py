@@ -1,4 +1,4 @@
-"""What encoders share: batches by token count, word spans where a model's own tokens are out of reach, cut counting.
+"""What encoders share: a signature, batches by token count, spans for tokens out of reach, cut counting.
 
 Knows no model and no network.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from retrieval.types import Vectors
+    from retrieval.types import Signature, Vectors
 
 SMALLEST_NORM = 1e-12
 
@@ -88,3 +89,41 @@ class CutCounter:
                 self._model,
                 total,
             )
+
+
+class SignedEncoder(ABC):
+    """The part of an `Encoder` that follows from its signature; a model adds how it encodes and what its tokens are."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+        self._cut = CutCounter(signature.model, signature.max_tokens)
+
+    @property
+    def dimension(self) -> int:
+        return self._signature.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self._signature.max_tokens
+
+    @property
+    def cut(self) -> int:
+        """Texts that were longer than `max_tokens` since the start; the rest of them was not encoded."""
+        return self._cut.total
+
+    def signature(self) -> Signature:
+        return self._signature
+
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        return self._encode(self._signature.passage_prefix, texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._encode(self._signature.query_prefix, texts)
+
+    @abstractmethod
+    def token_offsets(self, text: str) -> Sequence[tuple[int, int]]:
+        """Spans of the tokens of a text, code points."""
+
+    @abstractmethod
+    def _encode(self, prefix: str, texts: Sequence[str]) -> Vectors:
+        """Unit vectors, one row per text with its prefix."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval.encode.base import CutCounter, unit_rows
+from retrieval.encode.base import SignedEncoder, unit_rows
 from retrieval.types import Signature
 
 if TYPE_CHECKING:
@@ -30,43 +30,22 @@ GRAM_WEIGHT = 0.3
 LONGEST_WORD = 64
 
 
-class HashEncoder:
+class HashEncoder(SignedEncoder):
     """`Encoder` by feature hashing (Weinberger et al. 2009): signed counts of words and of their 4-letter groups."""
 
     def __init__(
         self, dimension: int = 384, *, max_tokens: int = 256, query_prefix: str = "", passage_prefix: str = ""
     ) -> None:
-        self._signature = Signature(
-            model="hash",
-            revision="1",
-            dimension=dimension,
-            max_tokens=max_tokens,
-            query_prefix=query_prefix,
-            passage_prefix=passage_prefix,
+        super().__init__(
+            Signature(
+                model="hash",
+                revision="1",
+                dimension=dimension,
+                max_tokens=max_tokens,
+                query_prefix=query_prefix,
+                passage_prefix=passage_prefix,
+            )
         )
-        self._cut = CutCounter("hash", max_tokens)
-
-    @property
-    def dimension(self) -> int:
-        return self._signature.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self._signature.max_tokens
-
-    @property
-    def cut(self) -> int:
-        """Texts that were longer than `max_tokens` since the start."""
-        return self._cut.total
-
-    def signature(self) -> Signature:
-        return self._signature
-
-    def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._signature.passage_prefix, texts)
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._signature.query_prefix, texts)
 
     def token_offsets(self, text: str) -> Sequence[tuple[int, int]]:
         return [match.span() for match in _TOKENS.finditer(text)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from retrieval.encode.base import CutCounter, token_batches, unit_rows
+from retrieval.encode.base import SignedEncoder, token_batches, unit_rows
 from retrieval.errors import EncodeError
 from retrieval.types import Signature
 
@@ -58,15 +58,14 @@ class OnnxModel:
     signature: Signature
 
 
-class OnnxEncoder:
+class OnnxEncoder(SignedEncoder):
     """`Encoder` over an opened ONNX model; safe to call from several threads."""
 
     def __init__(self, model: OnnxModel, *, batch_tokens: int = BATCH_TOKENS) -> None:
+        super().__init__(model.signature)
         self._session = model.session
         self._tokenizer = model.tokenizer
-        self._signature = model.signature
         self._batch_tokens = batch_tokens
-        self._cut = CutCounter(model.signature.model, model.signature.max_tokens)
 
     @classmethod
     def open(cls, directory: Path, settings: OnnxSettings | None = None) -> OnnxEncoder:
@@ -84,28 +83,6 @@ class OnnxEncoder:
         """The int8 MiniLM that comes with this package. Raises `EncodeError` when its files are missing."""
         with resources.as_file(resources.files("retrieval") / "models" / SHIPPED) as directory:
             return cls.open(directory, settings)
-
-    @property
-    def dimension(self) -> int:
-        return self._signature.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self._signature.max_tokens
-
-    @property
-    def cut(self) -> int:
-        """Texts that were longer than `max_tokens` since the start."""
-        return self._cut.total
-
-    def signature(self) -> Signature:
-        return self._signature
-
-    def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._signature.passage_prefix, texts)
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._signature.query_prefix, texts)
 
     def token_offsets(self, text: str) -> Sequence[tuple[int, int]]:
         offsets: Sequence[tuple[int, int]] = self._tokenizer.encode(_plain(text), add_special_tokens=False).offsets

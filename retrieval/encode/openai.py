@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retrieval.encode.base import CutCounter, approximate_offsets, unit_rows
+from retrieval.encode.base import SignedEncoder, approximate_offsets, unit_rows
 from retrieval.errors import EncodeError
 from retrieval.types import Signature
 
@@ -48,7 +48,7 @@ class OpenAIEncoderSettings:
     passage_prefix: str = ""
 
 
-class OpenAIEncoder:
+class OpenAIEncoder(SignedEncoder):
     """`Encoder` over HTTP. `client` carries time-outs, proxies, certificates and the key; whoever made it closes it."""
 
     def __init__(
@@ -63,15 +63,16 @@ class OpenAIEncoder:
         self._url = f"{settings.base_url.rstrip('/')}/embeddings"
         self._client = client
         self._sleep = sleep
-        self._signature = Signature(
-            model=settings.model,
-            revision=settings.revision,
-            dimension=dimension,
-            max_tokens=settings.max_tokens,
-            query_prefix=settings.query_prefix,
-            passage_prefix=settings.passage_prefix,
+        super().__init__(
+            Signature(
+                model=settings.model,
+                revision=settings.revision,
+                dimension=dimension,
+                max_tokens=settings.max_tokens,
+                query_prefix=settings.query_prefix,
+                passage_prefix=settings.passage_prefix,
+            )
         )
-        self._cut = CutCounter(settings.model, settings.max_tokens)
 
     @classmethod
     def open(
@@ -80,28 +81,6 @@ class OpenAIEncoder:
         """Asks the endpoint for one vector to learn the dimension. Raises `EncodeError` when it cannot be reached."""
         probe = cls(settings, client, 0, sleep=sleep)
         return cls(settings, client, len(probe._request(["dimension"])[0]), sleep=sleep)
-
-    @property
-    def dimension(self) -> int:
-        return self._signature.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self._signature.max_tokens
-
-    @property
-    def cut(self) -> int:
-        """Texts of more than `max_tokens` approximate tokens, cut there before they were sent."""
-        return self._cut.total
-
-    def signature(self) -> Signature:
-        return self._signature
-
-    def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._settings.passage_prefix, texts)
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._settings.query_prefix, texts)
 
     def token_offsets(self, text: str) -> Sequence[tuple[int, int]]:
         return approximate_offsets(text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retrieval.encode.base import CutCounter, approximate_offsets, unit_rows
+from retrieval.encode.base import SignedEncoder, approximate_offsets, unit_rows
 from retrieval.errors import EncodeError
 from retrieval.types import Signature
 
@@ -40,14 +40,13 @@ class SentenceTransformerSettings:
     trust_remote_code: bool = False
 
 
-class SentenceTransformerEncoder:
+class SentenceTransformerEncoder(SignedEncoder):
     """`Encoder` over a loaded sentence-transformers model."""
 
     def __init__(self, model: Any, signature: Signature, *, batch_size: int = 32) -> None:
+        super().__init__(signature)
         self._model = model
-        self._signature = signature
         self._batch_size = batch_size
-        self._cut = CutCounter(signature.model, signature.max_tokens)
 
     @classmethod
     def open(cls, settings: SentenceTransformerSettings) -> SentenceTransformerEncoder:
@@ -79,28 +78,6 @@ class SentenceTransformerEncoder:
             passage_prefix=settings.passage_prefix,
         )
         return cls(model, signature, batch_size=settings.batch_size)
-
-    @property
-    def dimension(self) -> int:
-        return self._signature.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self._signature.max_tokens
-
-    @property
-    def cut(self) -> int:
-        """Texts that were longer than `max_tokens` since the start."""
-        return self._cut.total
-
-    def signature(self) -> Signature:
-        return self._signature
-
-    def encode_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._signature.passage_prefix, texts)
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(self._signature.query_prefix, texts)
 
     def token_offsets(self, text: str) -> Sequence[tuple[int, int]]:
         tokenizer = self._model.tokenizer

@@ -1,4 +1,4 @@
-"""What can be read: models, sources, recorded exchanges, health and metrics."""
+"""The recorded exchanges, for callers who may audit them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from litestar import Request, Response, get
+from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, QueryParameter
 
@@ -19,50 +19,11 @@ _REQUEST = Request[Any, Any, Any]
 _TIME = Annotated[datetime | None, QueryParameter(description="UTC; inclusive for `since`, exclusive for `until`")]
 
 
-def reading_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandler]:
-    """Handlers of `/v1/models`, `/v1/sources`, `/v1/exchanges`, `/healthz`, `/readyz`, `/metrics`."""
+def record_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandler]:
+    """Handlers of `/v1/exchanges`."""
 
     def caller(request: _REQUEST) -> Principal:
         return at_desk().runtime.keyring.identify(dict(request.headers))
-
-    @get("/v1/models", sync_to_thread=False)
-    def list_models(request: _REQUEST) -> dict[str, Any]:
-        """The routes that the key may use, as models."""
-        models = _models(at_desk(), caller(request))
-        return {"object": "list", "data": models}
-
-    @get("/v1/models/{model:path}", sync_to_thread=False)
-    def get_model(request: _REQUEST, model: FromPath[str]) -> dict[str, Any]:
-        """One route as a model."""
-        model = model.removeprefix("/")
-        for item in _models(at_desk(), caller(request)):
-            if item["id"] == model:
-                return item
-        raise NotFoundError(f"there is no model '{model[:100]}'", code="model_not_found", param="model")
-
-    @get("/v1/sources/{passage_id:str}", sync_to_thread=True)
-    def get_source(request: _REQUEST, passage_id: FromPath[str]) -> dict[str, Any]:
-        """A cited passage as it is now, for callers who may use a route that reads its collection."""
-        principal = caller(request)
-        principal.require_known()
-        runtime = at_desk().runtime
-        names = [name for name in runtime.table.routes if principal.may_use(name)]
-        passage = runtime.sources.passage(passage_id, names, principal.groups)
-        if passage is None:
-            raise NotFoundError(f"there is no source '{passage_id[:100]}', or this key may not read it")
-        return {
-            "object": "grounding.source",
-            "passage_id": passage.id,
-            "document_id": passage.document_id,
-            "title": passage.title,
-            "url": passage.url,
-            "heading": list(passage.heading),
-            "page": passage.page,
-            "start": passage.start,
-            "end": passage.end,
-            "sha256": passage.sha256,
-            "text": passage.text,
-        }
 
     @get("/v1/exchanges")
     async def list_exchanges(
@@ -105,34 +66,7 @@ def reading_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandle
             raise NotFoundError(f"there is no exchange '{exchange_id[:100]}'")
         return found
 
-    @get("/healthz", sync_to_thread=False)
-    def healthz() -> dict[str, str]:
-        """The process answers."""
-        return {"status": "ok"}
-
-    @get("/readyz", sync_to_thread=False)
-    def readyz() -> Response[dict[str, Any]]:
-        """Requests are taken: not draining, and the ledger accepts records."""
-        desk = at_desk()
-        accepting = desk.services.ledger.accepting()
-        refuses = desk.runtime.config.ledger.spool.when_full == "refuse"
-        ready = not desk.draining and (accepting or not refuses)
-        status = "ready" if ready else ("draining" if desk.draining else "ledger_unavailable")
-        stats = desk.services.ledger.stats()
-        body = {"status": status, "config": desk.runtime.version, "ledger": dict(stats)}
-        return Response(body, status_code=200 if ready else 503)
-
-    @get("/metrics", sync_to_thread=False)
-    def metrics() -> Response[bytes]:
-        """Prometheus text format."""
-        body, content_type = at_desk().metrics.render()
-        return Response(body, media_type=content_type)
-
-    return [list_models, get_model, get_source, list_exchanges, get_exchange, healthz, readyz, metrics]
-
-
-def _models(desk: GatewayDesk, principal: Principal) -> list[dict[str, Any]]:
-    return desk.runtime.table.models(principal, created=int(desk.started_at))
+    return [list_exchanges, get_exchange]
 
 
 def _auditable(desk: GatewayDesk, principal: Principal, route: str | None) -> tuple[str, ...] | None:
