@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from gateway.config.model import (
     ExtractiveUpstreamConfig,
     GatewayConfig,
-    OpenAIUpstreamConfig,
+    HttpUpstreamConfig,
     RouteConfig,
     UpstreamConfig,
 )
@@ -174,7 +174,7 @@ def compile_route(name: str, config: RouteConfig, upstream: UpstreamConfig | Non
         passthrough=config.auth == "passthrough",
         forwards=config.other_paths == "forward",
         default=config.default,
-        needs_model=isinstance(upstream, OpenAIUpstreamConfig),
+        needs_model=isinstance(upstream, HttpUpstreamConfig),
     )
 
 

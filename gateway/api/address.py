@@ -1,6 +1,7 @@
 """Where a request is addressed: `/r/<route>/v1/...` is the same as `/v1/...` with a route named.
 
-The framework's router only ever sees `/v1/...`: its plain handlers cannot carry path parameters.
+Clients made for Azure say `/openai/deployments/<name>/...`, which is `/v1/...` with `<name>` as the model, or
+`/openai/v1/...`. The framework's router only ever sees `/v1/...`: its plain handlers cannot carry path parameters.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from gateway.errors import NotFoundError
 
 _ROUTE: Final = "grounding_gateway.route"
 _PATH: Final = "grounding_gateway.path"
+_DEPLOYMENT: Final = "grounding_gateway.deployment"
+_AZURE: Final = "/openai/"
 
 
 class AddressedApp(Litestar):
@@ -32,9 +35,11 @@ class AddressedApp(Litestar):
             path = scope[_PATH] = scope["path"]
             if path.startswith("/r/"):
                 route, _, rest = path[3:].partition("/")
-                if route and rest.startswith("v1/"):
+                if route and rest.startswith(("v1/", "openai/")):
                     scope[_ROUTE] = route
                     path = scope["path"] = f"/{rest}"
+            if path.startswith(_AZURE):
+                path = scope["path"] = _from_azure(scope, path)
             handler = self.direct.get(path)
             if handler is not None:
                 await handler(scope, receive, send)
@@ -45,6 +50,11 @@ class AddressedApp(Litestar):
 def route_of(scope: Any) -> str | None:
     """The route that the address names, or None."""
     return cast("str | None", scope.get(_ROUTE))
+
+
+def deployment_of(scope: Any) -> str | None:
+    """The deployment that an address in Azure's style names, or None; it stands for the request's model."""
+    return cast("str | None", scope.get(_DEPLOYMENT))
 
 
 def path_of(scope: Any) -> str:
@@ -58,6 +68,21 @@ def path_below_v1(scope: Any) -> str:
     if route_of(scope) is not None:
         _, _, raw = raw.removeprefix("/r/").partition("/")
         raw = f"/{raw}"
+    if raw.startswith(_AZURE):
+        raw = _from_azure({}, raw)
     if not raw.startswith("/v1/"):
         raise NotFoundError(f"there is nothing at {path_of(scope)[:200]}")
     return str(raw[3:])
+
+
+def _from_azure(scope: dict[str, Any], path: str) -> str:
+    """A path in Azure's style as one below `/v1`; the name of its deployment goes into the scope."""
+    rest = path.removeprefix(_AZURE)
+    if rest.startswith("v1/"):
+        return f"/{rest}"
+    place, _, rest = rest.partition("/")
+    name, _, rest = rest.partition("/")
+    if place != "deployments" or not name or not rest:
+        return path
+    scope[_DEPLOYMENT] = name
+    return f"/v1/{rest}"

@@ -11,7 +11,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import HTTPScope, Receive, Scope, Send
 
 from gateway.access.keys import Principal
-from gateway.api.address import path_of, route_of
+from gateway.api.address import deployment_of, path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import error_response, send_json, together
 from gateway.api.incoming import (
@@ -93,6 +93,9 @@ async def _exchange(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, recei
         principal.require_known()
     body = await read_body(headers, receive, server.max_body_bytes)
     request = chat.parse_request(body, headers, runtime.limits)
+    deployment = deployment_of(scope)
+    if deployment is not None:
+        request = chat.with_model(request, deployment)
     if path_route is not None:
         route = runtime.table.by_path(path_route, principal)
     else:

@@ -14,7 +14,7 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 
 from checks.types import Reason, Status
 from gateway.access.keys import Principal
-from gateway.api.address import path_below_v1, path_of, route_of
+from gateway.api.address import deployment_of, path_below_v1, path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import encode_headers, error_response, send_json, together
 from gateway.api.incoming import ClientGoneError, echo, headers_of, own_authorization, read_body, request_id_of
@@ -66,7 +66,7 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
         raise RequestError(f"{scope['method']} requests are not passed on", code="method_not_allowed")
     headers = headers_of(scope)
     principal = runtime.keyring.identify(headers)
-    path_route = route_of(scope)
+    path_route, deployment = route_of(scope), deployment_of(scope)
     if path_route is not None:
         route = runtime.table.by_path(path_route, principal)
         body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
@@ -74,7 +74,7 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
         if not runtime.anonymous:
             principal.require_known()
         body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
-        route = runtime.table.by_model(_model(body) or _any(runtime, principal), principal)
+        route = runtime.table.by_model(deployment or _model(body) or _any(runtime, principal), principal)
     path = path_below_v1(scope)
     if not route.forwards:
         raise RequestError(
@@ -85,6 +85,9 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
     query = scope.get("query_string", b"").decode("latin-1")
     if query:
         _refuse_own_keys(query, runtime)
+    if deployment is not None:
+        # The version of Azure's API that the client speaks to us says nothing to the upstream, which may not be Azure.
+        query = "&".join(part for part in query.split("&") if not part.startswith("api-version="))
     relay = _Relay(desk, runtime, route, principal, scope, headers)
     await relay.run(f"{path}?{query}" if query else path, body, receive, send)
 

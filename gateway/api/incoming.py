@@ -39,9 +39,11 @@ def own_authorization(headers: Mapping[str, str], principal: Principal) -> str:
     if principal.key_id is not None:
         raise AuthenticationError(
             "this route sends the caller's own key to its upstream, and the key given is one of this gateway's, which "
-            "is not passed on; send the upstream's key as `Authorization: Bearer <key>`"
+            "is not passed on; send the upstream's own key in its place"
         )
-    return headers.get("authorization", "")
+    given = headers.get("authorization")
+    key = headers.get("x-api-key") or headers.get("api-key")
+    return given or (f"Bearer {key}" if key else "")
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig
+from gateway.config.model import FactCheckConfig, GatewayConfig, HttpUpstreamConfig, RouteConfig
 
 # The quickstart's documents answer the first question, and refute the answer to the second in one plain sentence.
 QUESTION = "What does the Monthly plan cost?"
@@ -69,7 +69,7 @@ def _command() -> str:
 
 def _describe(route: RouteConfig, config: GatewayConfig) -> str:
     upstream = config.upstreams[route.upstream]
-    target = upstream.base_url if isinstance(upstream, OpenAIUpstreamConfig) else upstream.kind
+    target = upstream.base_url if isinstance(upstream, HttpUpstreamConfig) else upstream.kind
     parts = [f"{route.upstream} ({target})"]
     if route.retrieval:
         parts.append(f"grounded in {', '.join(route.retrieval.collections)}")
@@ -81,7 +81,7 @@ def _describe(route: RouteConfig, config: GatewayConfig) -> str:
 def _off(config: GatewayConfig) -> list[str]:
     """What is switched off, and why."""
     off = []
-    if not any(isinstance(upstream, OpenAIUpstreamConfig) for upstream in _used(config)):
+    if not any(isinstance(upstream, HttpUpstreamConfig) for upstream in _used(config)):
         off.append(
             "language model: none (set OPENAI_API_KEY, or UPSTREAM_BASE_URL for another server, and start again); "
             "answers are quotes from the documents"

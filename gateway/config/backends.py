@@ -31,7 +31,7 @@ class Retries(Strict):
     attempts: int = Field(default=3, ge=1, le=10)
     """Tries in all; 1 turns retries off."""
     max_delay: float = Field(default=8.0, gt=0)
-    statuses: tuple[int, ...] = (408, 409, 429, 500, 502, 503, 504)
+    statuses: tuple[int, ...] = (408, 409, 429, 500, 502, 503, 504, 529)
 
 
 class OutboundTLS(Strict):
@@ -49,18 +49,13 @@ class OutboundTLS(Strict):
         return self
 
 
-class OpenAIUpstreamConfig(Strict):
-    """An OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, Azure-style base URLs."""
+class HttpUpstreamConfig(Strict):
+    """What every model server over HTTP has."""
 
-    kind: Literal["openai"]
     base_url: str = Field(pattern=ADDRESS)
-    """With the version path, e.g. `https://api.openai.com/v1`."""
     api_key: SecretStr | None = None
     api_key_file: AnyPath | None = None
     """A file that holds the key, e.g. a mounted secret."""
-    api_key_header: Literal["authorization", "api-key"] = "authorization"
-    api_version: str | None = None
-    """Azure's `api-version` query parameter."""
     headers: dict[str, str] = Field(default={}, repr=False)
     """Sent with every request; may hold credentials, so they are never shown."""
     timeouts: Timeouts = by_default(Timeouts)
@@ -70,8 +65,45 @@ class OpenAIUpstreamConfig(Strict):
     tls: OutboundTLS = by_default(OutboundTLS)
     connections: int = Field(default=200, ge=1)
     max_response_bytes: int = Field(default=50_000_000, ge=1_000)
+
+
+class OpenAIUpstreamConfig(HttpUpstreamConfig):
+    """An OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, Azure's `/openai/v1`."""
+
+    kind: Literal["openai"]
+    base_url: str = Field(pattern=ADDRESS)
+    """With the version path, e.g. `https://api.openai.com/v1`."""
+    api_key_header: Literal["authorization", "api-key"] = "authorization"
+    api_version: str | None = None
+    """Azure's `api-version` query parameter."""
     alternating_roles: bool = False
     """True for chat templates that refuse two user messages in a row: passages are merged into the last one."""
+
+
+class AzureUpstreamConfig(HttpUpstreamConfig):
+    """Azure OpenAI with its deployments in the path."""
+
+    kind: Literal["azure"]
+    base_url: str = Field(pattern=ADDRESS)
+    """The resource's endpoint, e.g. `https://name.openai.azure.com`."""
+    api_version: str = "2024-10-21"
+    api_key_header: Literal["authorization", "api-key"] = "api-key"
+    """`authorization` for Entra ID tokens."""
+    deployments: dict[str, str] = Field(default={})
+    """Model names to deployments; a model that is not here is a deployment's name itself."""
+
+
+class AnthropicUpstreamConfig(HttpUpstreamConfig):
+    """Anthropic's Messages API, or a server that speaks it; chat completions are translated both ways."""
+
+    kind: Literal["anthropic"]
+    base_url: str = Field(default="https://api.anthropic.com/v1", pattern=ADDRESS)
+    max_tokens: int = Field(default=8192, ge=1)
+    """For requests that name none, as the Messages API wants one."""
+    thinking: Literal["adaptive", "budget"] = "adaptive"
+    """What `reasoning_effort` becomes; `budget` is for models before adaptive thinking."""
+    ignore_fields: tuple[str, ...] = ()
+    """Request fields that are left out instead of refused where the Messages API has no place for them, e.g. `seed`."""
 
 
 class ExtractiveUpstreamConfig(Strict):
@@ -90,7 +122,12 @@ class PluginUpstreamConfig(Strict):
 
 
 UpstreamConfig = Annotated[
-    OpenAIUpstreamConfig | ExtractiveUpstreamConfig | PluginUpstreamConfig, Field(discriminator="kind")
+    OpenAIUpstreamConfig
+    | AzureUpstreamConfig
+    | AnthropicUpstreamConfig
+    | ExtractiveUpstreamConfig
+    | PluginUpstreamConfig,
+    Field(discriminator="kind"),
 ]
 
 

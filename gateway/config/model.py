@@ -17,9 +17,12 @@ from pydantic import Field, SecretStr, model_validator
 from checks.types import Reason
 from gateway.config.backends import (
     ADDRESS,
+    AnthropicUpstreamConfig,
+    AzureUpstreamConfig,
     CollectionConfig,
     EncoderConfig,
     ExtractiveUpstreamConfig,
+    HttpUpstreamConfig,
     JudgeConfig,
     OpenAIUpstreamConfig,
     OutboundTLS,
@@ -44,6 +47,8 @@ from gateway.config.modes import Action, BlockResponse, BodyPolicy, Release, ref
 __all__ = [
     "DEFAULT_UNCHECKED",
     "AggregationConfig",
+    "AnthropicUpstreamConfig",
+    "AzureUpstreamConfig",
     "CheckConfig",
     "ClassifierConfig",
     "CollectionConfig",
@@ -51,6 +56,7 @@ __all__ = [
     "ExtractiveUpstreamConfig",
     "FactCheckConfig",
     "GatewayConfig",
+    "HttpUpstreamConfig",
     "JudgeConfig",
     "KeyConfig",
     "LedgerConfig",

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gateway.config.model import GatewayConfig, OpenAIUpstreamConfig
+from gateway.config.model import GatewayConfig, HttpUpstreamConfig
 from gateway.config.problems import Path, listed, suggestion
 from gateway.config.source import Source
 from gateway.redact import redact
@@ -72,7 +72,7 @@ def reference_warnings(config: GatewayConfig) -> Iterator[str]:
                 f"{route.upstream} is not used here"
             )
         named = route.model or route.default or route.auth == "passthrough"
-        if isinstance(upstream, OpenAIUpstreamConfig) and not named:
+        if isinstance(upstream, HttpUpstreamConfig) and not named:
             yield (
                 f"routes.{name}: has no model, so requests at /v1 that name the route as their model are refused; set "
                 f"routes.{name}.model, or use /r/{name}/v1 as base URL with the upstream's own model names"

@@ -109,7 +109,7 @@ def incoming(upstream: Iterable[tuple[str, str]], *, forwarded: bool = False) ->
 def credential(authorization: str, style: str) -> tuple[str, str]:
     """A caller's own credential as the upstream's header: (name, value).
 
-    `style` is `authorization` or `api-key`; the latter takes the bare key, without `Bearer`.
+    `style` is `authorization`, `api-key` or `x-api-key`; the last two take the bare key, without `Bearer`.
     """
     if style == "authorization":
         return "authorization", authorization

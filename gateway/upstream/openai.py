@@ -1,4 +1,4 @@
-"""OpenAI-compatible servers over aiohttp: OpenAI, vLLM, Ollama, llama.cpp, Azure-style base URLs.
+"""Model servers over aiohttp: OpenAI-compatible ones, and by a `Speech` of theirs those that speak another dialect.
 
 One session with one pool of kept-alive connections per upstream. It sends what it is given and reads what comes; it
 knows no route, no grounding and no check. Leaving a call early closes its connection, so that the model stops; a call
@@ -26,10 +26,11 @@ from gateway.errors import (
     UpstreamUnreachableError,
 )
 from gateway.upstream.base import Attempt, RawReply, UpstreamReply, UpstreamRequest
-from gateway.upstream.headers import credential, incoming, outgoing
+from gateway.upstream.headers import CREDENTIALS, credential, incoming, outgoing
 from gateway.upstream.pool import FailedTry, delay_s
 from gateway.upstream.reading import BodyReader, DeltaReader, ReadingLimits, reading_error, without_secret
 from gateway.upstream.settings import Addresses, OpenAISettings, UpstreamTimeouts, tls_context
+from gateway.upstream.speech import OpenAISpeech, Speech
 
 __all__ = ["OpenAISettings", "OpenAIUpstream", "UpstreamTimeouts"]
 
@@ -42,8 +43,14 @@ class OpenAIUpstream:
     """An `Upstream` over HTTP. `jitter` gives numbers in [0, 1) for the waits between tries."""
 
     def __init__(
-        self, settings: OpenAISettings, name: str = "openai", *, jitter: Callable[[], float] = random.random
+        self,
+        settings: OpenAISettings,
+        name: str = "openai",
+        *,
+        speech: Speech | None = None,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
+        self._speech = speech or OpenAISpeech()
         self._settings = settings
         self._name = name
         self._jitter = jitter
@@ -108,17 +115,19 @@ class OpenAIUpstream:
         sent = outgoing(base, headers, self._settings.pass_headers, forwarded=True)
         self._authorize(sent, authorization)
         data = body if body or method in ("POST", "PUT", "PATCH") else None
-        return _Forward(self, _Outgoing(method, self._addresses.url(path), sent, data, unread=True))
+        url = self._addresses.url(self._speech.forwarded(path, body))
+        return _Forward(self, _Outgoing(method, url, sent, data, unread=True))
 
     def _outgoing(self, request: UpstreamRequest) -> _Outgoing:
         headers = outgoing(self._headers, request.headers, self._settings.pass_headers)
         self._authorize(headers, request.authorization)
-        return _Outgoing("POST", self._addresses.url(request.path), headers, request.body)
+        path, body = self._speech.request(request)
+        return _Outgoing("POST", self._addresses.url(path), headers, body)
 
     def _authorize(self, headers: dict[str, str], authorization: str | None) -> None:
         if authorization is not None:
-            headers.pop("authorization", None)
-            headers.pop("api-key", None)
+            for name in CREDENTIALS:
+                headers.pop(name, None)
             if authorization:  # a caller who brings no key never gets ours
                 name, value = credential(authorization, self._settings.api_key_header)
                 headers[name] = value
@@ -207,7 +216,7 @@ class OpenAIUpstream:
         with suppress(aiohttp.ClientError, TimeoutError, OSError):
             while len(body) < limit and (piece := await response.content.readany()):
                 body += piece
-        told = without_secret(bytes(body[:limit]), self._limits.secret)
+        told = self._speech.refusal(without_secret(bytes(body[:limit]), self._limits.secret))
         return UpstreamStatusError(response.status, told, incoming(response.headers.items()))
 
     def _unreached(self, exc: BaseException) -> UpstreamError:
@@ -302,7 +311,7 @@ class _Call:
         upstream = self._upstream
         response, attempts = await upstream._open(upstream._outgoing(self._request))
         self._response = response
-        self._deltas = DeltaReader(response, upstream._limits, upstream.name)
+        self._deltas = DeltaReader(response, upstream._limits, upstream.name, upstream._speech.translation())
         return UpstreamReply(response.status, incoming(response.headers.items()), self._deltas, attempts)
 
     async def __aexit__(

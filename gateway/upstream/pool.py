@@ -20,7 +20,7 @@ class RetryPolicy:
     """`attempts` counts all tries, the first included; delays are in seconds."""
 
     attempts: int = 3
-    statuses: frozenset[int] = frozenset({408, 409, 429, 500, 502, 503, 504})
+    statuses: frozenset[int] = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
     base_delay_s: float = 0.5
     max_delay_s: float = 8.0
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import aiohttp
 
@@ -37,6 +39,18 @@ class ReadingLimits:
     total_s: float
     finish_ends_stream: bool = True
     secret: bytes = field(default=b"", repr=False)
+
+
+class Translation(Protocol):
+    """Makes chat completions of what an upstream of another dialect sends; one per answer."""
+
+    def whole(self, data: bytes) -> bytes:
+        """A whole body as a chat completion, or as OpenAI's error envelope; what is neither comes back as it is."""
+        ...
+
+    def event(self, data: bytes) -> list[bytes]:
+        """The data of one event as that of any number of chunks, `[DONE]` for the end."""
+        ...
 
 
 def without_secret(body: bytes, secret: bytes) -> bytes:
@@ -141,9 +155,28 @@ class DeltaReader:
     An iterator class, not a generator: a consumer that stops half-way leaves nothing to be finalised later.
     """
 
-    __slots__ = ("_any", "_body", "_decoder", "_failure", "_limits", "_name", "_open", "_ready", "_type", "complete")
+    __slots__ = (
+        "_any",
+        "_body",
+        "_decoder",
+        "_failure",
+        "_limits",
+        "_name",
+        "_open",
+        "_ready",
+        "_translation",
+        "_type",
+        "complete",
+    )
 
-    def __init__(self, response: aiohttp.ClientResponse, limits: ReadingLimits, name: str) -> None:
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        limits: ReadingLimits,
+        name: str,
+        translation: Translation | None = None,
+    ) -> None:
+        self._translation = translation
         self._body = BodyReader(response, limits, name)
         self._type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._limits = limits
@@ -201,16 +234,19 @@ class DeltaReader:
             while part := await self._body.read():
                 parts.append(part)
             data = b"".join(parts)
-        delta = self._parsed(data.removeprefix(_BOM), whole=True)
+        data = data.removeprefix(_BOM)
+        delta = self._parsed(data if self._translation is None else self._translation.whole(data), whole=True)
         if delta.view.choices is None:
-            raise self._broken("the answer is JSON, but no chat completion: it has no choices")
+            what = "no chat completion: it has no choices" if self._translation is None else "no message"
+            raise self._broken(f"the answer is JSON, but {what}")
         self._ready.append(delta)
         self.complete = True
 
     def _feed(self, data: bytes) -> None:
         decoder = self._decoder
         assert decoder is not None
-        for payload in decoder.feed(data) if data else decoder.finish():
+        payloads = decoder.feed(data) if data else decoder.finish()
+        for payload in payloads if self._translation is None else _translated(payloads, self._translation):
             if is_done(payload):
                 if not self._any:
                     raise self._broken("the stream ended without a single event")
@@ -251,3 +287,9 @@ class DeltaReader:
 
     def _broken(self, what: str, code: str = "upstream_protocol") -> UpstreamProtocolError:
         return UpstreamProtocolError(f"upstream {self._name!r}: {what}", code=code)
+
+
+def _translated(payloads: Iterable[bytes], translation: Translation) -> Iterator[bytes]:
+    """One payload at a time, so that an error comes after what was said before it."""
+    for payload in payloads:
+        yield from translation.event(payload)

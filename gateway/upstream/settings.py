@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible upstream needs to know. Values only; it does not know the configuration file."""
+"""What an upstream over HTTP needs to know. Values only; it does not know the configuration file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UpstreamTimeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAISettings:
-    """One OpenAI-compatible server: OpenAI, vLLM, Ollama, llama.cpp, Azure-style base URLs.
+    """One model server over HTTP: OpenAI, vLLM, Ollama, llama.cpp, and those that speak another dialect.
 
     `base_url` has the version path (`https://api.openai.com/v1`); the `/v1` of a request's path is replaced by it.
     `pass_headers` names further client headers that may reach the upstream. `ca_bundle` replaces the system's
@@ -39,7 +39,7 @@ class OpenAISettings:
 
     base_url: str
     api_key: str | None = field(default=None, repr=False)
-    api_key_header: Literal["authorization", "api-key"] = "authorization"
+    api_key_header: Literal["authorization", "api-key", "x-api-key"] = "authorization"
     api_version: str | None = None
     organization: str | None = None
     project: str | None = None

@@ -32,7 +32,7 @@ from gateway.wire.outgoing import (
     with_grounding,
     without_annotations,
 )
-from gateway.wire.rewrite import refused, repair_request, replaced, with_messages
+from gateway.wire.rewrite import refused, repair_request, replaced, with_messages, with_model
 from gateway.wire.types import ChatRequest, Delta, DeltaView, Turn
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "unknown_fields",
     "with_grounding",
     "with_messages",
+    "with_model",
     "without_annotations",
 ]
 

@@ -31,6 +31,12 @@ def with_messages(request: ChatRequest, messages: Sequence[raw.Value]) -> ChatRe
     return msgspec.structs.replace(request, fields=fields, messages=tuple(map(msgspec.Raw, messages)))
 
 
+def with_model(request: ChatRequest, model: str) -> ChatRequest:
+    """The request for another model; every other field keeps its bytes."""
+    fields = {**request.fields, "model": msgspec.Raw(raw.encode(model))}
+    return msgspec.structs.replace(request, fields=fields, model=model)
+
+
 def replaced(answer: Answer, contents: Mapping[int, str]) -> Answer:
     """The answer with other contents, from which text was only removed.
 

@@ -91,6 +91,8 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
             "impatient": upstream_section(upstream, timeouts={"first_byte": 0.3, "idle": 0.3}),
             "away": upstream_section("http://127.0.0.1:9/v1"),
             "alternating": upstream_section(upstream, alternating_roles=True),
+            "claude": upstream_section(upstream, kind="anthropic"),
+            "azure": upstream_section(upstream.removesuffix("/v1"), kind="azure", deployments={"gpt": "our-gpt"}),
         },
         "judges": {
             "wording": {"kind": "openai", "model": "judge-1", "base_url": judge, "api_key": "none", "attempts": 1}
@@ -120,6 +122,10 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
             },
             "checked-files": {**CELLS["held-block"], "other_paths": "forward"},
             "files": {"upstream": "main", "other_paths": "forward"},
+            "claude": {"upstream": "claude", "model": "claude-behind"},
+            "claude-grounded": {"upstream": "claude", "model": "claude-behind", "retrieval": grounded},
+            "claude-held-block": {**CELLS["held-block"], "upstream": "claude", "model": "claude-behind"},
+            "azure": {"upstream": "azure", "model": "gpt"},
             "through": {"upstream": "main", "auth": "passthrough", "other_paths": "forward"},
             **CELLS,
         },

@@ -1,4 +1,4 @@
-"""What every upstream keeps to: the same suite over the HTTP one, the extractive one and the scripted double."""
+"""What every upstream keeps to: the same suite over the HTTP ones, the extractive one and the scripted double."""
 
 from __future__ import annotations
 
@@ -8,32 +8,45 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.errors import UpstreamError, UpstreamProtocolError
+from gateway.upstream.anthropic import AnthropicSpeech
 from gateway.upstream.base import Upstream, UpstreamRequest
 from gateway.upstream.extractive import ExtractiveUpstream
 from gateway.upstream.openai import OpenAISettings, OpenAIUpstream
 from gateway.upstream.scripted import Script, ScriptedUpstream, text_script
+from gateway.upstream.speech import AzureSpeech, OpenAISpeech, Speech
+from gateway.wire.messages.to_upstream import Carrying
 from gateway.wire.types import Delta
 from tests.gateway.upstream.conftest import ask, collect, everything, texts
 from tests.gateway.upstream.samples import hit
+from tests.servers.messages import message, message_reply, text
 from tests.servers.upstream import Received, UpstreamServer, chat_events, completion, json_reply, raw_reply, sse_reply
 
 TEXT = "The warranty lasts two years [1]."
 HITS = (hit("The warranty lasts two years. Shipping is free."),)
 
 
-async def _http(streamed: bool) -> AsyncIterator[Upstream]:
+async def _http(streamed: bool, speech: Speech | None = None) -> AsyncIterator[Upstream]:
     async with UpstreamServer() as server:
         server.default = sse_reply(chat_events(TEXT, usage=True)) if streamed else json_reply(completion(TEXT))
-        upstream = OpenAIUpstream(OpenAISettings(base_url=server.base_url), "http")
+        if isinstance(speech, AnthropicSpeech):
+            server.default = message_reply(message(text(TEXT))) if streamed else json_reply(message(text(TEXT)))
+        upstream = OpenAIUpstream(OpenAISettings(base_url=server.base_url), "http", speech=speech)
         await upstream.aopen()
         yield upstream
         await upstream.aclose()
 
 
-@pytest.fixture(params=["http", "extractive", "scripted"])
+SPEECHES: dict[str, Speech] = {
+    "openai": OpenAISpeech(),
+    "azure": AzureSpeech({}),
+    "anthropic": AnthropicSpeech(Carrying()),
+}
+
+
+@pytest.fixture(params=[*SPEECHES, "extractive", "scripted"])
 async def upstream(request: pytest.FixtureRequest, stream: bool) -> AsyncIterator[Upstream]:
-    if request.param == "http":
-        async for opened in _http(stream):
+    if request.param in SPEECHES:
+        async for opened in _http(stream, SPEECHES[request.param]):
             yield opened
         return
     made: Upstream = ExtractiveUpstream("extractive")
