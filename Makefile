@@ -3,9 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 CONFIG ?= examples/quickstart/gateway.yaml
 DATA ?= data
+FOLDER ?= /var/tmp/grounding-gateway-image
 TRAIN := .venv-train/bin
 
-.PHONY: help run test test-fast check format lock bench bench-retrieval models classifier clean serve-env dev-env train-env
+.PHONY: help run test test-fast check format lock bench bench-retrieval image-rehearsal models classifier clean serve-env dev-env train-env
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -38,6 +39,9 @@ bench: dev-env ## our gateway beside a bare relay, in one run
 
 bench-retrieval: dev-env ## encode and search over 10,000 passages
 	$(BIN)/python -m bench.retrieval
+
+image-rehearsal: dev-env ## the Dockerfile's steps without a container engine, size and trial (root, debootstrap; FOLDER=...)
+	$(BIN)/python scripts/image_rehearsal.py --folder $(FOLDER) $(REHEARSAL)
 
 models: train-env ## export the encoder to int8 ONNX again (downloads torch)
 	$(TRAIN)/python -m retrieval.train.export --out retrieval/models/minilm-l6-v2

@@ -8,6 +8,6 @@ schema without downtime; a single process just calls `migrate(url)`.
 Revisions are SQL and import nothing of the packages: what they did must not change when the code does.
 """
 
-from migrations.run import Phase, current, migrate, pending
+from migrations.run import Phase, current, migrate, missing, pending
 
-__all__ = ["Phase", "current", "migrate", "pending"]
+__all__ = ["Phase", "current", "migrate", "missing", "pending"]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -47,6 +49,18 @@ async def migrate(url: str, *, phase: Phase | str = Phase.ALL) -> list[str]:
 async def pending(url: str) -> list[str]:
     """Revisions that have not run, oldest first. Changes nothing."""
     return await _run(url, lambda connection: [script.revision for script in _pending(connection)])
+
+
+async def missing(url: str) -> list[str]:
+    """Revisions that this release needs before it can serve, and that have not run: those up to the first `post` one.
+
+    Changes nothing. Raises `ConnectionError` when the database cannot be asked.
+    """
+    try:
+        scripts = await _run(url, _pending)
+    except (DBAPIError, OSError) as error:
+        raise ConnectionError(str(getattr(error, "orig", None) or error)) from error
+    return [script.revision for script in takewhile(lambda script: script.module.PHASE == "pre", scripts)]
 
 
 async def current(url: str) -> str | None:

@@ -97,8 +97,9 @@ def install(kind):
     if not os.path.exists(PYTHON):
         run([sys.executable, "-m", "venv", VENV], "the virtual environment could not be made")
     pip = [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    # The lock names everything there is to install, so pip need not look for what is missing.
     run(
-        pip + ["--require-hashes", "-r", os.path.join(ROOT, LOCKS[kind])],
+        pip + ["--no-deps", "--require-hashes", "-r", os.path.join(ROOT, LOCKS[kind])],
         "the packages of {} could not be installed".format(LOCKS[kind]),
     )
     run(pip + ["--no-deps", "--no-build-isolation", "-e", ROOT], "the project itself could not be installed")

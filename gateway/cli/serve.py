@@ -29,10 +29,11 @@ from gateway.cli.connection import BoundedConnection
 from gateway.cli.output import ENVIRONMENT, fail, note
 from gateway.config.kept import KeptConfiguration
 from gateway.config.load import read
-from gateway.config.model import GatewayConfig, Server
+from gateway.config.model import GatewayConfig, LedgerConfig, Server
+from gateway.redact import redact
 from gateway.telemetry import log
 from gateway.telemetry.metrics import share_between_workers
-from migrations.run import migrate
+from migrations.run import migrate, missing
 
 LEAST_FREE_BYTES = 200_000_000
 REPLACING_PAUSE_S = 2.0
@@ -71,13 +72,31 @@ def serve(config_path: Path) -> None:
 async def _prepare(config: GatewayConfig, path: Path, stack: AsyncExitStack) -> None:
     note("opening the ledger ...")
     database, _ = await open_database(config, stack)
-    await migrate(database)
+    await _bring_up_to_date(database, config.ledger)
     await asyncio.to_thread(ingest_collections, config, tuple(used_collections(config)))
     # Whatever a worker would stumble over is said here, in one plain message and before anything listens.
     await (await build_runtime(config)).retire()
     os.environ[CONFIG_VARIABLE] = str(path)
     if config.server.workers > 1:
         share_between_workers(config.data_dir / "metrics")
+
+
+async def _bring_up_to_date(database: str, ledger: LedgerConfig) -> None:
+    """The schema as this release needs it. Left to others, it is only looked at; and records can wait for Postgres."""
+    if ledger.migrate != "never":
+        await migrate(database, phase=ledger.migrate)
+        return
+    try:
+        behind = await missing(database)
+    except ConnectionError as error:
+        note(f"Postgres cannot be reached ({redact(str(error))}); records wait in the spool until it can")
+        return
+    if behind:
+        fail(
+            f"the ledger's schema is older than this release; missing: {', '.join(behind)}",
+            hint="run `grounding-gateway migrate --phase pre`, or drop ledger.migrate: never",
+            code=ENVIRONMENT,
+        )
 
 
 def _run(server: Server, listener: socket.socket) -> None:

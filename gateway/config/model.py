@@ -265,6 +265,18 @@ class LedgerConfig(Strict):
     retention_days: int | None = Field(default=None, ge=1)
     port: int = Field(default=0, ge=0, le=65535)
     """Port of our own Postgres; 0 picks a free one."""
+    migrate: Literal["all", "pre", "never"] = "all"
+    """How far `serve` migrates the schema before it listens: `never` leaves it to `grounding-gateway migrate`."""
+
+    @model_validator(mode="after")
+    def _own_postgres_is_migrated(self) -> Self:
+        if self.migrate == "never" and self.database_url is None:
+            why = (
+                "migrate: never leaves the schema to somebody else, and nobody else can reach a Postgres of the "
+                "gateway's own; name a database in database_url, or drop migrate"
+            )
+            raise impossible(Conflict(why, ("migrate",)))
+        return self
 
 
 class GatewayConfig(Strict):
