@@ -138,22 +138,27 @@ class CheckedFact:
 
 @dataclass(frozen=True, slots=True)
 class TextEdit:
-    """Replace `text[start:end]` by `replacement`. Edits of one text are sorted and do not overlap."""
+    """Replace `text[start:end]` by `replacement`. Edits of one text are sorted and do not overlap.
+
+    `part` names the text where an answer has several: "" is the content (a check judges one text and leaves it so),
+    `tool_calls[0]` the arguments of the first tool call.
+    """
 
     start: int
     end: int
     replacement: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedIssue:
     """An issue of a code review with its verdict; the review check fills it.
 
-    `start`/`end` span it in the answer. `action` is what the route's policy does with it (`keep`, `mark`, `drop`,
-    `relocate`), `rule` the row of the decision table that fired. A vote has the keys `judge`, `hop`, `label`, `reason`
-    (and `questions`, `quotes`, `abstained`), a hop `asked`, `matched`, `how` (and `candidates`); `files` lists what the
-    judges saw (`path`, `blob`, `start_line`, `end_line`, `hop`), `evidence` what was found without a model (`kind`,
-    `detail`).
+    `start`/`end` span it in the answer, in its `part` (see `TextEdit`). `action` is what the route's policy does with
+    it (`keep`, `mark`, `drop`, `relocate`), `rule` the row of the decision table that fired. A vote has the keys
+    `judge`, `hop`, `label`, `reason` (and `questions`, `quotes`, `abstained`), a hop `asked`, `matched`, `how` (and
+    `candidates`); `files` lists what the judges saw (`path`, `blob`, `start_line`, `end_line`, `hop`), `evidence` what
+    was found without a model (`kind`, `detail`).
     """
 
     path: str | None
@@ -174,6 +179,7 @@ class CheckedIssue:
     hops: tuple[Mapping[str, Any], ...] = ()
     files: tuple[Mapping[str, Any], ...] = ()
     evidence: tuple[Mapping[str, Any], ...] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,9 @@ class Case:
     `query` is the user's question with follow-ups resolved, `history` the earlier turns as (role, text), oldest first,
     `hits` the passages that grounded the prompt (they may or may not be evidence: the check's collection decides),
     `scope` what its searches may see. `has_tool_calls` and `has_media` tell of content that is not in `answer`.
+    `options` are for a code review: `repository`, `revision` and `base_revision` as the request named them, `messages`
+    (every turn as (role, text), the last included), and `schema`, the JSON Schema that the caller wants the answer to
+    meet, where there is one.
     """
 
     query: str

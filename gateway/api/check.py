@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from litestar import Request, Response, post
@@ -17,17 +17,22 @@ from gateway.api.incoming import base_url, request_id_of
 from gateway.api.settle import CLIENT_CLOSED, outcome_of
 from gateway.config.modes import Action, Release
 from gateway.errors import GatewayError, RequestError
+from gateway.exchange.decide import REVIEW
 from gateway.exchange.parts import Call
 from gateway.exchange.path import Exchange
+from gateway.exchange.reviews import rewritten_text
 from gateway.ledger.record import Outcome
 from gateway.wire import chat
 from gateway.wire.types import Answer, ChoiceAnswer
+
+_PIN: Final = ("repository", "revision", "base_revision")
 
 
 class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
     """An answer to check. `query` is the question it answers, or `messages` the conversation before it.
 
-    `route` (or `model`, its name as a model) says whose check; the default route's if neither is given.
+    `route` (or `model`, its name as a model) says whose check; the default route's if neither is given. `repository`,
+    `revision` and `base_revision` say which code a review is about.
     """
 
     answer: str
@@ -36,6 +41,14 @@ class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
     route: str | None = None
     model: str | None = None
     filters: dict[str, str] = msgspec.field(default_factory=dict)
+    repository: str | None = None
+    revision: str | None = None
+    base_revision: str | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What of it is an option of a request."""
+        pin = {name: value for name in _PIN if (value := getattr(self, name)) is not None}
+        return {**({"filters": self.filters} if self.filters else {}), **pin}
 
 
 def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
@@ -60,11 +73,22 @@ def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
             "status": status,
             "reason": reason,
             "grounding": grounding,
+            **_written(exchange, data.answer),
         }
         headers = {"x-grounding-exchange": exchange.call.id, "x-grounding-status": status}
         return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
 
     return check_answer
+
+
+def _written(exchange: Exchange, answer: str) -> dict[str, str]:
+    """A review with its verdict written into it: without what the check drops, and with everything bad marked."""
+    out = {}
+    for verdict in exchange.account.verdicts:
+        for name, removes in (("filtered", True), ("marked", False)):
+            if (text := rewritten_text(answer, verdict, removes=removes)) is not None:
+                out[name] = text
+    return out
 
 
 async def _checked(desk: GatewayDesk, exchange: Exchange, answer: str) -> dict[str, Any]:
@@ -97,13 +121,13 @@ def _exchange(desk: GatewayDesk, request: Request[Any, Any, Any], data: CheckReq
     parts = runtime.parts[route.name]
     if parts.check is None:
         raise RequestError(f"the route '{route.name}' has no check", code="no_check", param="route")
-    if not data.query and not data.messages:
+    if not data.query and not data.messages and parts.check.kind != REVIEW:
         raise RequestError("give the question as query, or the conversation as messages", param="query")
     limits = runtime.limits
     messages = data.messages or [{"role": "user", "content": data.query}]
     body: dict[str, Any] = {"model": data.model or route.name, "messages": messages}
-    if data.filters:
-        body["grounding"] = {"filters": data.filters}
+    if options := data.options():
+        body["grounding"] = options
     chat_request = chat.parse_request(msgspec.json.encode(body), {}, limits)
     route.effective(chat_request.options)
     call = Call(

@@ -37,7 +37,10 @@ def show_verdict(config_path: Path, exchange_id: str, *, as_json: bool) -> int:
         return await store.get_exchange(exchange_id)
 
     found = asyncio.run(_with_store(config_path, read))
-    emit(found, as_json=as_json, text=msgspec.json.format(msgspec.json.encode(found)).decode())
+    whole = msgspec.json.format(msgspec.json.encode(found)).decode()
+    rows = [row for check in found["checks"] for row in _issue_rows(check)]
+    table = (("issue", "label", "action", "votes", "files", "cost USD", "title"), rows)
+    emit(found, as_json=as_json, table=table if rows else None, text=whole)
     return 0
 
 
@@ -63,3 +66,27 @@ def _row(item: dict[str, Any]) -> tuple[str, ...]:
         check,
         query if len(query) <= 60 else query[:57] + "...",
     )
+
+
+def _issue_rows(check: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A line per issue of a review: what was decided, by whom, over which files."""
+    out: list[tuple[str, ...]] = []
+    for fact in check.get("facts") or ():
+        issue = fact.get("issue")
+        if issue is None:
+            continue
+        line = f":{issue['start_line']}" if issue.get("start_line") else ""
+        votes = [f"{vote['judge']}@{vote['hop']} {vote['label'] or 'abstains'}" for vote in issue.get("votes") or ()]
+        cost = issue.get("cost_usd")
+        out.append(
+            (
+                f"{issue.get('path') or '-'}{line}",
+                str(fact.get("label") or fact.get("reason") or ""),
+                str(issue.get("action", "")),
+                ", ".join(votes),
+                ", ".join(dict.fromkeys(str(file.get("path")) for file in issue.get("files") or ())),
+                "" if cost is None else f"{cost:.4f}",
+                str(fact.get("text", "")),
+            )
+        )
+    return out

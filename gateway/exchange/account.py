@@ -11,20 +11,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from checks.types import CheckedFact, Evidence, JudgeCall, Reason, Status, Verdict
+from checks.types import Reason, Status, Verdict
 from gateway.config.modes import Action
 from gateway.errors import UpstreamError
 from gateway.exchange.decide import Decision
 from gateway.exchange.judge import overall
 from gateway.exchange.parts import Call, RouteParts
+from gateway.exchange.recording import check_record
 from gateway.exchange.retrieve import Retrieval
 from gateway.ledger.record import (
     AttemptRecord,
     CheckRecord,
-    EvidenceRecord,
     ExchangeRecord,
-    FactRecord,
-    JudgeCallRecord,
     Opening,
     Outcome,
     SourceRecord,
@@ -256,7 +254,7 @@ class Account:
             return []
         last = max((attempt for _, attempt in self._judged), default=0)
         return [
-            _check_record(verdict, attempt, self.action if attempt == last else Decision.REPAIR.value, numbers)
+            check_record(verdict, attempt, self.action if attempt == last else Decision.REPAIR.value, numbers)
             for verdict, attempt in self._judged
         ]
 
@@ -300,70 +298,3 @@ class Account:
             text=passage.text,
             used_in_prompt=source.in_prompt,
         )
-
-
-def _check_record(verdict: Verdict, attempt: int, action: str, numbers: Mapping[str, int]) -> CheckRecord:
-    calls = [_call_record(call, None) for call in verdict.calls]
-    for position, fact in enumerate(verdict.facts):
-        calls.extend(_call_record(call, position) for call in fact.calls)
-    return CheckRecord(
-        choice=verdict.choice,
-        kind=verdict.kind,
-        status=verdict.status.value,
-        action=action,
-        reason=verdict.reason.value if verdict.reason else None,
-        rule=verdict.rule,
-        score=verdict.score,
-        detail=verdict.detail,
-        attempt=attempt,
-        facts=[_fact_record(position, fact, numbers) for position, fact in enumerate(verdict.facts)],
-        calls=calls,
-        versions=dict(verdict.versions),
-        seconds=dict(verdict.seconds),
-    )
-
-
-def _fact_record(position: int, fact: CheckedFact, numbers: Mapping[str, int]) -> FactRecord:
-    return FactRecord(
-        position=position,
-        text=fact.segment.text,
-        start=fact.segment.start,
-        end=fact.segment.end,
-        status=fact.status.value,
-        label=fact.label.value if fact.label else None,
-        reason=fact.reason.value if fact.reason else None,
-        probabilities=list(fact.probabilities) if fact.probabilities else None,
-        score=fact.score,
-        questions=list(fact.questions),
-        evidence=[_evidence_record(evidence, numbers) for evidence in fact.evidence],
-        rule=fact.rule,
-    )
-
-
-def _evidence_record(evidence: Evidence, numbers: Mapping[str, int]) -> EvidenceRecord:
-    return EvidenceRecord(
-        source=numbers[evidence.passage.id],
-        label=evidence.label.value,
-        probability=evidence.probability,
-        probabilities=list(evidence.probabilities),
-        score=evidence.score,
-        quote=evidence.quote,
-        quote_start=evidence.quote_start,
-        quote_end=evidence.quote_end,
-    )
-
-
-def _call_record(call: JudgeCall, fact_position: int | None) -> JudgeCallRecord:
-    return JudgeCallRecord(
-        judge=call.judge,
-        model=call.model,
-        purpose=call.purpose,
-        request=call.request,
-        reply=call.reply,
-        prompt_tokens=call.prompt_tokens,
-        completion_tokens=call.completion_tokens,
-        cost_usd=call.cost_usd,
-        seconds=call.seconds,
-        error=call.error,
-        fact_position=fact_position,
-    )

@@ -1,12 +1,15 @@
-"""The check of a whole answer: one case per choice, one verdict per case, never an exception for a failing check."""
+"""The check of a whole answer: one verdict per choice, never an exception for a failing check."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from checks.types import Case, Check, Reason, Status, Verdict
+from gateway.exchange import reviews
+from gateway.exchange.decide import REVIEW
 from gateway.exchange.parts import RouteParts, Services
 from gateway.wire.types import Answer, ChoiceAnswer
 
@@ -29,23 +32,49 @@ def case_of(base: Case, choice: ChoiceAnswer) -> Case:
     )
 
 
-async def judge_all(parts: RouteParts, check: Check, answer: Answer, base: Case, services: Services) -> list[Verdict]:
-    """One verdict per choice, in the order of their indexes."""
-    cases = [case_of(base, answer.choices[index]) for index in sorted(answer.choices)]
+async def judge_all(
+    parts: RouteParts,
+    check: Check,
+    answer: Answer,
+    base: Case,
+    services: Services,
+    tools: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Verdict]:
+    """One verdict per choice, in the order of their indexes. `tools` are schemas of tools, by name."""
+    choices = [answer.choices[index] for index in sorted(answer.choices)]
     started = services.clock()
-    verdicts = await asyncio.gather(*(_judge(parts, check, case, services) for case in cases))
+    if check.kind == REVIEW:
+        verdicts = await asyncio.gather(*(_judge_parts(parts, check, c, base, services, tools or {}) for c in choices))
+    else:
+        verdicts = await asyncio.gather(*(_judge(parts, check, case_of(base, c), services) for c in choices))
     services.observer.stage(parts.name, "check", services.clock() - started)
     return list(verdicts)
 
 
+async def _judge_parts(
+    parts: RouteParts,
+    check: Check,
+    choice: ChoiceAnswer,
+    base: Case,
+    services: Services,
+    tools: Mapping[str, Mapping[str, Any]],
+) -> Verdict:
+    """A review may stand in the content or in the arguments of tool calls: each is judged by itself."""
+    cases = reviews.cases(case_of(base, choice), choice, tools)
+    verdicts = await asyncio.gather(*(_judge(parts, check, case, services) for case in cases.values()))
+    return replace(reviews.merged(dict(zip(cases, verdicts, strict=True))), choice=choice.index)
+
+
 async def _judge(parts: RouteParts, check: Check, case: Case, services: Services) -> Verdict:
     try:
-        return await check.check(case)
-    except Exception as error:  # a third party's check may raise anything; an answer must not be lost by it
-        services.observer.problem("check_crashed", error, route=parts.name)
-        return not_checked(
-            check.kind, case.choice, Reason.JUDGE_UNAVAILABLE, f"the check failed: {type(error).__name__}"
-        )
+        verdict = await check.check(case)
+        if reviews.fits(case, verdict):
+            return verdict
+        error: Exception = ValueError("the check gave edits that do not fit the text it judged")
+    except Exception as raised:  # a third party's check may raise anything; an answer must not be lost by it
+        error = raised
+    services.observer.problem("check_crashed", error, route=parts.name)
+    return not_checked(check.kind, case.choice, Reason.JUDGE_UNAVAILABLE, f"the check failed: {type(error).__name__}")
 
 
 def overall(verdicts: Sequence[Verdict]) -> tuple[str, str | None]:

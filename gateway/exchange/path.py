@@ -18,8 +18,9 @@ from gateway import prompt
 from gateway.config.model import FactCheckConfig, Policy
 from gateway.config.modes import Action, BlockResponse, Release
 from gateway.errors import GroundingFailedError
+from gateway.exchange import reviews
 from gateway.exchange.account import Account
-from gateway.exchange.decide import Decision, decide, droppable
+from gateway.exchange.decide import REVIEW, Decision, decide, droppable
 from gateway.exchange.judge import case_of, judge_all, not_checked
 from gateway.exchange.parts import Call, RouteParts, Services
 from gateway.exchange.retrieve import Retrieval, retrieve, scope_of
@@ -61,6 +62,7 @@ class Exchange:
         self._overflowed = False
         # The route neither grounds nor checks: what the upstream says is passed on as it comes.
         self._untouched = parts.retriever is None and parts.check is None
+        self._reviews = parts.check is not None and parts.check.kind == REVIEW
 
     @property
     def detached(self) -> bool:
@@ -87,7 +89,8 @@ class Exchange:
             if self.account.decision is not Decision.REPAIR:
                 return
             assert self.account.answer is not None
-            request = chat.repair_request(retrieval.request, self.account.answer, complaints(self.account.verdicts))
+            failed = complaints(self.account.verdicts)
+            request = chat.repair_request(retrieval.request, self.account.answer, failed, review=self._reviews)
 
     async def check_only(self, answer: Answer) -> dict[str, Any]:
         """The verdict on a given answer, as the `grounding` object; nothing is retrieved for a prompt or sent."""
@@ -180,11 +183,13 @@ class Exchange:
         elif not self.call.check:
             verdicts = [not_checked(check.kind, i, Reason.DISABLED, "switched off by the request") for i in indexes]
         else:
-            verdicts = await judge_all(self.parts, check, answer, self._base_case(), self._services)
+            tools = reviews.tool_schemas(self._request) if self._reviews else {}
+            verdicts = await judge_all(self.parts, check, answer, self._base_case(), self._services, tools)
         self._decided(verdicts, attempt)
 
     def _decided(self, verdicts: Sequence[Verdict], attempt: int) -> None:
-        decision = decide(self.parts.config, self.call.action, verdicts, repaired=attempt > 0)
+        held = self.call.release is Release.HELD
+        decision = decide(self.parts.config, self.call.action, verdicts, repaired=attempt > 0, held=held)
         self.account.judged(verdicts, decision, attempt=attempt, now=self._services.clock())
         for verdict in verdicts:
             self._services.observer.verdict(self.parts.name, verdict)
@@ -203,6 +208,7 @@ class Exchange:
                 self._request.options.filters,
                 config.check.k if isinstance(config.check, FactCheckConfig) else None,
             ),
+            options=reviews.review_options(self._request, self._turns) if self._reviews else {},
         )
 
     # -- release -------------------------------------------------------------------------------------------------------
@@ -211,6 +217,9 @@ class Exchange:
         decision = self.account.decision
         if decision is Decision.BLOCK:
             yield self._blocked(answer)
+        elif decision is Decision.MARK or (decision is Decision.FILTER and self._reviews):
+            final, shown = reviews.rewritten(answer, self.account.verdicts, removes=decision is Decision.FILTER)
+            yield self._delivered(final, self._ending(shown, final))
         elif decision is Decision.FILTER:
             yield self._filtered(answer)
         else:

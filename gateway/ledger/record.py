@@ -70,7 +70,11 @@ class EvidenceRecord(msgspec.Struct, frozen=True):
 
 
 class FactRecord(msgspec.Struct, frozen=True):
-    """A fact (or issue) with its verdict; `start`/`end` are code points of the choice's final content."""
+    """A fact (or issue) with its verdict; `start`/`end` are code points of the choice's final content.
+
+    `issue` says of an issue of a review where it points, how it was voted on, what its judges saw and what became of
+    it; `detail` holds what may be erased: reasons, questions, quotes.
+    """
 
     position: int
     text: str
@@ -85,6 +89,7 @@ class FactRecord(msgspec.Struct, frozen=True):
     evidence: list[EvidenceRecord] = msgspec.field(default_factory=list)
     rule: str = ""
     detail: dict[str, Any] = msgspec.field(default_factory=dict)
+    issue: dict[str, Any] | None = None
 
 
 class JudgeCallRecord(msgspec.Struct, frozen=True):
@@ -104,7 +109,10 @@ class JudgeCallRecord(msgspec.Struct, frozen=True):
 
 
 class CheckRecord(msgspec.Struct, frozen=True):
-    """A verdict for one choice. `attempt` counts from 0; a repaired answer has a second check with attempt 1."""
+    """A verdict for one choice. `attempt` counts from 0; a repaired answer has a second check with attempt 1.
+
+    `details` says what else is worth keeping of the whole: of a review its repository, revision and formats.
+    """
 
     choice: int
     kind: str
@@ -119,6 +127,7 @@ class CheckRecord(msgspec.Struct, frozen=True):
     calls: list[JudgeCallRecord] = msgspec.field(default_factory=list)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class AttemptRecord(msgspec.Struct, frozen=True):

@@ -71,25 +71,29 @@ WITH incoming AS MATERIALIZED (
     SELECT f.at, f.id, c.*
     FROM fresh f, ROWS FROM (jsonb_to_recordset(f.checks) AS (
         choice int, kind text, status text, action text, reason text, rule text, score float8, detail text,
-        attempt int, facts jsonb, calls jsonb, versions jsonb, seconds jsonb
+        attempt int, facts jsonb, calls jsonb, versions jsonb, seconds jsonb, details jsonb
     )) WITH ORDINALITY AS c(
-        choice, kind, status, action, reason, rule, score, detail, attempt, facts, calls, versions, seconds, nth)
+        choice, kind, status, action, reason, rule, score, detail, attempt, facts, calls, versions, seconds, details,
+        nth)
 ), results AS (
     INSERT INTO ledger.check_result (created_at, exchange_id, position, choice, attempt, kind, status, reason, action,
-        rule, score, detail, versions, seconds)
-    SELECT at, id, nth - 1, choice, attempt, kind, status, reason, action, rule, score, detail, versions, seconds
+        rule, score, detail, versions, seconds, details)
+    SELECT at, id, nth - 1, choice, attempt, kind, status, reason, action, rule, score, detail, versions, seconds,
+        coalesce(details, '{}')
     FROM verdicts
 ), stated AS MATERIALIZED (
     SELECT v.at, v.id, v.nth AS verdict, s.*
     FROM verdicts v, ROWS FROM (jsonb_to_recordset(v.facts) AS (
         position int, text text, start int, "end" int, status text, label text, reason text, probabilities float8[],
-        score float8, questions jsonb, evidence jsonb, rule text, detail jsonb
+        score float8, questions jsonb, evidence jsonb, rule text, detail jsonb, issue jsonb
     )) WITH ORDINALITY AS s(
-        given, text, start, "end", status, label, reason, probabilities, score, questions, evidence, rule, detail, nth)
+        given, text, start, "end", status, label, reason, probabilities, score, questions, evidence, rule, detail,
+        issue, nth)
 ), facts AS (
     INSERT INTO ledger.fact (created_at, exchange_id, check_position, position, start_offset, end_offset, status, label,
-        reason, probabilities, score, rule)
-    SELECT at, id, verdict - 1, given, start, "end", status, label, reason, probabilities, score, rule FROM stated
+        reason, probabilities, score, rule, issue)
+    SELECT at, id, verdict - 1, given, start, "end", status, label, reason, probabilities, score, rule, issue
+    FROM stated
 ), fact_bodies AS (
     INSERT INTO ledger.fact_body (created_at, exchange_id, check_position, position, text, questions, detail)
     SELECT at, id, verdict - 1, given, text, questions, detail FROM stated

@@ -27,6 +27,8 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 _SHARES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 # The exchange reports these two itself as they end, also where no record follows.
 _REPORTED: Final = frozenset({"retrieval", "check"})
+# Issues that the share of dropped ones remembers.
+_WINDOW: Final = 200
 _WATCHED: Final = "As the part itself counts it."
 _Combine = Literal["livesum", "livemax", "livemin"]
 _COMBINE: Final[Mapping[str, _Combine]] = {
@@ -118,6 +120,16 @@ class Metrics:
         self._verdicts = counter("verdicts", "Verdicts on choices.", "route", "kind", "status")
         self._not_checked = counter("not_checked", "Why choices were not checked.", "route", "kind", "reason")
         self._facts = counter("facts", "Facts and issues by label.", "route", "kind", "label", "status")
+        self._issues = counter("issues", "Issues of code reviews by label and action.", "route", "label", "action")
+        self._emptied = counter("reviews_emptied", "Reviews of which the check drops every issue.", "route")
+        self._drop_share = Gauge(
+            "grounding_issue_drop_share",
+            f"Share of dropped issues, over the last {_WINDOW} or so.",
+            ["route"],
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
+        self._drops: dict[str, tuple[float, int]] = {}
         self._attempts = counter("upstream_attempts", "Tries at upstreams.", "upstream")
         self._upstream_errors = counter("upstream_errors", "Failed tries at upstreams.", "upstream", "code")
         self._tokens = counter("tokens", "Tokens as the upstream counted them.", "route", "kind")
@@ -155,10 +167,24 @@ class Metrics:
             self._not_checked(route, kind, verdict.reason).inc()
         for fact in verdict.facts:
             self._facts(route, kind, fact.label or "none", fact.status).inc()
-        for issue in verdict.issues:
-            self._facts(route, kind, issue.label or "none", issue.status).inc()
+        if verdict.issues:
+            self._count_issues(route, verdict)
         for step, seconds in verdict.seconds.items():
             self._stages(route, f"check.{step}").observe(seconds)
+
+    def _count_issues(self, route: str, verdict: Verdict) -> None:
+        """Issues by what became of them. Dropped is what the check says so of, also where the route only records it."""
+        share, count = self._drops.get(route, (0.0, 0))
+        for issue in verdict.issues:
+            label = issue.label or "none"
+            self._facts(route, verdict.kind, label, issue.status).inc()
+            self._issues(route, label, issue.action).inc()
+            count = min(count + 1, _WINDOW)
+            share += ((issue.action == "drop") - share) / count
+        self._drops[route] = share, count
+        self._drop_share.labels(route).set(share)
+        if all(issue.action == "drop" for issue in verdict.issues):
+            self._emptied(route).inc()
 
     def exchange(self, record: ExchangeView) -> None:
         """An exchange has ended."""

@@ -181,6 +181,8 @@ def _check_object(verdict: Verdict, action: str, numbers: Mapping[str, int], *, 
         "action": action,
     }
     if verdict.kind == "code_review":
+        if verdict.detail and not withheld:
+            check["detail"] = verdict.detail
         check["issues"] = [_issue_object(issue, withheld=withheld) for issue in verdict.issues]
     else:
         check["facts"] = [_fact_object(fact, numbers, withheld=withheld) for fact in verdict.facts]
@@ -214,18 +216,27 @@ def _fact_object(fact: CheckedFact, numbers: Mapping[str, int], *, withheld: boo
 
 
 def _issue_object(issue: CheckedIssue, *, withheld: bool) -> dict[str, Any]:
-    return {
+    vote_keys = ("judge", "hop", "label") if withheld else ("judge", "hop", "label", "reason")
+    evidence_keys = ("kind",) if withheld else ("kind", "detail")
+    out: dict[str, Any] = {
         "path": issue.path,
         "start_line": issue.start_line,
         "end_line": issue.end_line,
         "title": "" if withheld else issue.title,
+        "severity": issue.severity,
+        "start": issue.start,
+        "end": issue.end,
         "label": issue.label.value if issue.label is not None else None,
-        "votes": [
-            {key: vote.get(key) for key in ("judge", "hop", "label", *(() if withheld else ("reason",)))}
-            for vote in issue.votes
-        ],
+        "action": issue.action,
+        "votes": [{key: vote.get(key) for key in vote_keys} for vote in issue.votes],
         "hop": None if issue.hop is None else {key: issue.hop.get(key) for key in ("asked", "matched", "how")},
+        "evidence": [{key: item.get(key) for key in evidence_keys} for item in issue.evidence],
     }
+    if issue.part:
+        out["part"] = issue.part
+    if issue.label is None and issue.reason is not None:
+        out["reason"] = issue.reason.value
+    return out
 
 
 def _moved(fact: CheckedFact, offsets: OffsetMap) -> CheckedFact:

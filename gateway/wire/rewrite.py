@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.wire import raw
+from gateway.wire.edits import texts
 from gateway.wire.types import Answer, ChatRequest, ChoiceAnswer
 
 # What restates the content in another form: it would be wrong beside a changed content, and give away what was removed.
@@ -21,6 +22,11 @@ _REPAIR: Final = (
     "Answer the question above once more, complete and in the same form and language. Correct these statements from "
     "the documents, or leave them out where the documents say nothing. Give the answer only, and do not mention the "
     "correction."
+)
+_REPAIR_REVIEW: Final = (
+    "Some issues of your last review do not hold against the code under review:\n{statements}\n\n"
+    "Give the review once more, complete and in the same form and language, without these issues unless the code shows "
+    "that they are real. Give the review only, and do not mention the correction."
 )
 _SAFE_ENVELOPE: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
@@ -75,17 +81,22 @@ def refused(answer: Answer, text: str, contents: Mapping[int, str] | None = None
     return Answer(choices=choices, envelope=envelope, usage=answer.usage)
 
 
-def repair_request(request: ChatRequest, answer: Answer, complaints: Mapping[int, Sequence[str]]) -> ChatRequest:
+def repair_request(
+    request: ChatRequest, answer: Answer, complaints: Mapping[int, Sequence[str]], *, review: bool = False
+) -> ChatRequest:
     """The request that asks once more: the answer that failed, then its failed statements and what to do about them.
 
-    Of several choices the first that failed is shown. The messages before stay as they are, for the upstream's cache.
+    `review` says that they are issues of a code review, which may stand in the arguments of tool calls. Of several
+    choices the first that failed is shown. The messages before stay as they are, for the upstream's cache.
     """
     index = min(complaints, default=min(answer.choices, default=0))
     choice = answer.choices.get(index)
     statements = "\n".join(f"- {' '.join(statement.split())}" for statement in complaints.get(index, ()))
+    said = "" if choice is None else "\n\n".join(texts(choice).values()) if review else choice.content or ""
+    asked = (_REPAIR_REVIEW if review else _REPAIR).format(statements=statements)
     follow_up = [
-        raw.encode({"role": "assistant", "content": (choice.content if choice is not None else None) or ""}),
-        raw.encode({"role": "user", "content": _REPAIR.format(statements=statements)}),
+        raw.encode({"role": "assistant", "content": said}),
+        raw.encode({"role": "user", "content": asked}),
     ]
     return with_messages(request, [*request.messages, *follow_up])
 

@@ -80,10 +80,11 @@ class Gateway:
 
 
 def route_config(**route: Any) -> GatewayConfig:
-    """A configuration with the one route `test`; `check: True` stands for a fact-check."""
+    """A configuration with the one route `test`; `check: True` stands for a fact-check, `False` for none."""
     section = {"upstream": "main", **route}
-    if section.pop("check", False):
-        section["check"] = {"kind": "facts", "collections": ["docs"]}
+    check = section.pop("check", False)
+    if check:
+        section["check"] = {"kind": "facts", "collections": ["docs"]} if check is True else check
     if section.pop("retrieval", False):
         section["retrieval"] = {"collections": ["docs"]}
     return GatewayConfig.model_validate(

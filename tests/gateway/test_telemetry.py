@@ -19,7 +19,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from checks.types import CheckedFact, FactLabel, Reason, Segment, Status, Verdict
+from checks.types import CheckedFact, CheckedIssue, FactLabel, IssueLabel, Reason, Segment, Status, Verdict
 from gateway.errors import UpstreamTimeoutError
 from gateway.ledger.record import AttemptRecord, CheckRecord, ExchangeRecord, FactRecord, JudgeCallRecord, Outcome
 from gateway.telemetry import Metrics, TelemetryObserver, log
@@ -252,6 +252,30 @@ def test_everything_an_operator_watches_is_counted() -> None:
         assert sample(metrics, name, **labels) == pytest.approx(value), (name, labels)
     metrics.left()
     assert sample(metrics, "grounding_requests_in_flight") == 0
+
+
+def review(*actions: str) -> Verdict:
+    issues = tuple(
+        CheckedIssue("a.py", 1, 1, "x", Status.FAILED, IssueLabel.HALLUCINATION, action=action) for action in actions
+    )
+    return Verdict("code_review", Status.FAILED, issues=issues)
+
+
+def test_a_check_that_begins_to_eat_whole_reviews_raises_an_alarm() -> None:
+    metrics = Metrics()
+    observer = TelemetryObserver(metrics)
+    observer.verdict("review", review("drop", "keep", "mark", "keep"))
+    assert sample(metrics, "grounding_issue_drop_share", route="review") == pytest.approx(0.25)
+    assert sample(metrics, "grounding_reviews_emptied_total", route="review") is None
+    observer.verdict("review", review("drop", "drop"))
+    assert sample(metrics, "grounding_reviews_emptied_total", route="review") == 1
+    assert sample(metrics, "grounding_issues_total", label="hallucination", action="drop") == 3
+    assert sample(metrics, "grounding_issue_drop_share", route="review") == pytest.approx(0.5)
+    for _ in range(300):
+        observer.verdict("review", review("drop", "drop"))
+    assert (sample(metrics, "grounding_issue_drop_share", route="review") or 0) > 0.9
+    observer.verdict("review", Verdict("code_review", Status.NOT_CHECKED, Reason.NO_FACTS))
+    assert sample(metrics, "grounding_reviews_emptied_total", route="review") == 301
 
 
 def test_the_time_of_each_stage_is_counted_once() -> None:

@@ -69,7 +69,8 @@ class Setting:
 
     async def ask(self, *, stream: bool, gone: asyncio.Event | None = None, **fields: Any) -> Reply:
         """Ask once; `gone` set means that the client has gone."""
-        config = route_config(check=self.check is not None, retrieval=self.retriever is not None, **self.route)
+        parts_say = {"check": self.check is not None, "retrieval": self.retriever is not None}
+        config = route_config(**{**parts_say, **self.route})
         parts = RouteParts(
             name="test",
             config=config.routes["test"],

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import LedgerUnavailableError, NotFoundError, RecordRefusedError, RequestError
 from gateway.ledger.encode import encode_record
-from gateway.ledger.record import ExchangeRecord, Outcome
+from gateway.ledger.record import CheckRecord, ExchangeRecord, FactRecord, Outcome
 from gateway.ledger.store import ExchangeFilter, Label, PostgresStore, database_url
 from gateway.ledger.tables import month_of
 
@@ -195,6 +195,39 @@ async def test_a_persons_label_stands_beside_the_verdict(store: PostgresStore) -
         await store.add_label(Label(exchange_id="x2", label="true", source="cli"))
     with pytest.raises(NotFoundError):
         await store.add_label(Label(exchange_id="x1", label="true", source="cli", fact_position=7))
+
+
+def reviewed() -> CheckRecord:
+    issue = {"path": "a.py", "start_line": 3, "action": "drop", "votes": [{"judge": "one", "label": "hallucination"}]}
+    said = {"votes": [{"judge": "one", "reason": "there is no lock"}]}
+    fact = FactRecord(0, "The lock leaks", 4, 9, "failed", "hallucination", detail=said, issue=issue)
+    return CheckRecord(0, "code_review", "failed", "filter", facts=[fact], details={"revision": "abc123"})
+
+
+async def test_a_reviews_issues_are_read_back_with_their_votes_and_actions(store: PostgresStore) -> None:
+    await store.write(stored(plain_record("x1", created_at=NOON, checks=[reviewed()])))
+    (check,) = (await store.get_exchange("x1"))["checks"]
+    (issue,) = check["facts"]
+    assert check["details"] == {"revision": "abc123"}
+    assert issue["issue"] == reviewed().facts[0].issue
+    assert issue["detail"] == reviewed().facts[0].detail
+    assert issue["text"] == "The lock leaks"
+
+
+async def test_erasing_a_review_keeps_its_votes_and_loses_its_words(store: PostgresStore) -> None:
+    await store.write(stored(plain_record("x1", created_at=NOON, checks=[reviewed()])))
+    await store.erase_bodies("x1")
+    found = await store.get_exchange("x1")
+    assert "lock" not in str(found)
+    assert found["checks"][0]["facts"][0]["issue"]["votes"] == [{"judge": "one", "label": "hallucination"}]
+
+
+async def test_a_record_spooled_by_the_release_before_is_still_taken(store: PostgresStore) -> None:
+    old = stored(rich_record("x1", created_at=NOON)).replace(b',"issue":null', b"").replace(b',"details":{}', b"")
+    assert b"details" not in old
+    assert await store.write(old) == 1
+    (check,) = (await store.get_exchange("x1"))["checks"]
+    assert (check["details"], check["facts"][0]["issue"]) == ({}, None)
 
 
 async def test_erasing_a_conversation_leaves_no_word_of_it_and_keeps_the_verdict(store: PostgresStore) -> None:

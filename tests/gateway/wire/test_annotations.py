@@ -184,9 +184,11 @@ def test_issues_of_a_review_are_listed_with_their_votes() -> None:
     (check,) = grounding_object(Exchange(), [review])["checks"]
     assert check["issues"] == [
         {
-            "path": "a.py", "start_line": 3, "end_line": 4, "title": "Null dereference", "label": "hallucination",
+            "path": "a.py", "start_line": 3, "end_line": 4, "title": "Null dereference",
+            "severity": None, "start": 0, "end": 0, "label": "hallucination", "action": "keep",
             "votes": [{"judge": "a", "hop": 1, "label": "hallucination", "reason": "guarded"}],
             "hop": {"asked": "b.py", "matched": "src/b.py", "how": "suffix"},
+            "evidence": [],
         }
     ]  # fmt: skip
     assert "Null" not in json.dumps(grounding_object(Exchange(), [review], withheld=True))
