@@ -77,7 +77,8 @@ class Review:
     """All issues of one answer. Without issues it is no review that could be checked (`no_facts`).
 
     `formats` names the formats found, in the order of their blocks; `notes` say in plain words what was put right or
-    left out while reading (a reversed range, a cut last issue).
+    left out while reading (a reversed range, a cut last issue). `layout` is its reader's own: where verdicts can be
+    written, so that writing them back does not read the text again.
     """
 
     text: str
@@ -85,6 +86,7 @@ class Review:
     issues: tuple[Issue, ...] = ()
     completeness: Completeness = Completeness.COMPLETE
     notes: tuple[str, ...] = ()
+    layout: object = field(default=None, repr=False, compare=False)
 
 
 class Treatment(StrEnum):
