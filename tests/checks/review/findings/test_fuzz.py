@@ -37,10 +37,12 @@ def damaged(draw: st.DrawFn) -> str:
 
 
 shredded = st.lists(st.sampled_from(_SHREDS), max_size=40).map("".join)
-tokens = st.lists(
-    st.sampled_from(['{"file":', "[", "]", "{", "}", '"a.py"', ",", '"line":1', "\n", "```", "`", "|", "- ", "# ", "\\", "a.py:3", "<details>", "</details>", "�", "\x00", "\r", "é", "::error file=a,line=1::x", "key_issues_to_review:\n", "relevant_file: |\n", "<checkstyle>", "  ", "**", '"', "'"]),
-    max_size=60,
-).map("".join)  # fmt: skip
+_TOKENS = (
+    *('{"file":', "[", "]", "{", "}", '"a.py"', ",", '"line":1', "\n", "```", "`", "|", "- ", "# ", "\\", "a.py:3"),
+    *("<details>", "</details>", "\ud800", "\x00", "\r", "é", "::error file=a,line=1::x", "key_issues_to_review:\n"),
+    *("relevant_file: |\n", "<checkstyle>", "  ", "**", '"', "'"),
+)
+tokens = st.lists(st.sampled_from(_TOKENS), max_size=60).map("".join)
 
 
 @pytest.mark.slow
