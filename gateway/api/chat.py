@@ -28,6 +28,7 @@ from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
 from gateway.exchange.path import Exchange
 from gateway.route import Route
+from gateway.telemetry.trace_context import outgoing
 from gateway.wire import chat
 from gateway.wire.types import ChatRequest
 
@@ -114,6 +115,7 @@ def _call(
     principal: Principal,
 ) -> Call:
     effective = route.effective(request.options)
+    trace = desk.tracing.begin(headers) if desk.tracing is not None else None
     return Call(
         id=desk.new_id(),
         created_at=desk.now(),
@@ -124,7 +126,8 @@ def _call(
         key_id=principal.key_id,
         request_id=request_id_of(headers),
         groups=principal.groups,
-        headers=headers,
+        headers=headers if trace is None else outgoing(trace, headers),
+        trace=trace,
         authorization=own_authorization(headers, principal) if route.passthrough else None,
         upstream_model=route.upstream_model(request.model),
         source_base=base_url(scope, headers, runtime.config.server.public_url),

@@ -21,6 +21,8 @@ from gateway.ledger.record import ExchangeRecord, Receipt
 from gateway.ledger.store import PostgresStore
 from gateway.route import RouteTable
 from gateway.telemetry import Metrics, Telling
+from gateway.telemetry.trace_context import TraceContext
+from gateway.telemetry.tracing import Tracing
 from gateway.wire.chat import RequestLimits
 from retrieval.types import Passage
 
@@ -77,6 +79,7 @@ class GatewayDesk:
         now: Callable[[], float],
         new_id: Callable[[], str],
         store: PostgresStore | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.runtime = runtime
         self.services = services
@@ -88,6 +91,8 @@ class GatewayDesk:
         self.new_id = new_id
         self.store = store
         """Where recorded exchanges are read; None without a database."""
+        self.tracing = tracing
+        """Where traces go; None when none are made."""
         self.draining = False
         self.in_flight = 0
         self._background: set[asyncio.Task[None]] = set()
@@ -129,12 +134,17 @@ class GatewayDesk:
 
     def submit(self, exchange: Exchange, *, provisional: bool = False) -> Awaitable[Receipt]:
         """Record the exchange, count it and log its one line."""
-        return self.record(exchange.account.record(self.services.clock()), provisional=provisional)
+        record = exchange.account.record(self.services.clock())
+        return self.record(record, provisional=provisional, trace=exchange.call.trace)
 
-    def record(self, record: ExchangeRecord, *, provisional: bool = False) -> Awaitable[Receipt]:
-        """Hand a record to the ledger; the final one is counted and logged."""
+    def record(
+        self, record: ExchangeRecord, *, provisional: bool = False, trace: TraceContext | None = None
+    ) -> Awaitable[Receipt]:
+        """Hand a record to the ledger; the final one is counted, logged and traced."""
         if not provisional:
             self._telling.exchange(record)
+            if self.tracing is not None:
+                self.tracing.ended(record, trace)
         return self.services.ledger.submit(record, provisional=provisional)
 
     def admit(self, receipt: Receipt) -> None:

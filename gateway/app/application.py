@@ -30,6 +30,7 @@ from gateway.exchange.parts import Services
 from gateway.ledger.record import Ledger
 from gateway.ledger.store import PostgresStore
 from gateway.telemetry import Metrics, TelemetryObserver
+from gateway.telemetry.tracing import Tracing
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
@@ -39,13 +40,19 @@ def new_id() -> str:
     return f"ex_{uuid_utils.uuid7().hex}"
 
 
-def make_desk(runtime: Runtime, ledger: Ledger, fence_key: bytes, store: PostgresStore | None = None) -> GatewayDesk:
+def make_desk(
+    runtime: Runtime,
+    ledger: Ledger,
+    fence_key: bytes,
+    store: PostgresStore | None = None,
+    tracing: Tracing | None = None,
+) -> GatewayDesk:
     """A desk with the real clocks and ids."""
     metrics = Metrics()
     services = Services(
         ledger=ledger, observer=TelemetryObserver(metrics), clock=time.perf_counter, fence_key=fence_key
     )
-    return GatewayDesk(runtime, services, metrics, now=time.time, new_id=new_id, store=store)
+    return GatewayDesk(runtime, services, metrics, now=time.time, new_id=new_id, store=store, tracing=tracing)
 
 
 def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None) -> Litestar:

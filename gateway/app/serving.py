@@ -20,13 +20,14 @@ from gateway.app.application import create_app, make_desk
 from gateway.app.runtime import build_runtime
 from gateway.config.kept import KeptConfiguration
 from gateway.config.load import load
-from gateway.config.model import GatewayConfig
+from gateway.config.model import GatewayConfig, TelemetryConfig
 from gateway.config.reload import ConfigWatcher
 from gateway.ledger.embedded import EmbeddedPostgres
 from gateway.ledger.secret import load_key
 from gateway.ledger.store import PostgresStore
 from gateway.ledger.writer import LedgerSettings, SpooledLedger
 from gateway.telemetry import log
+from gateway.telemetry.tracing import Tracing, TracingSettings
 
 CONFIG_VARIABLE = "GROUNDING_GATEWAY_CONFIG"
 KEPT_VARIABLE = "GROUNDING_GATEWAY_KEPT"
@@ -68,8 +69,11 @@ async def serving(
         await ledger.aopen()
         stack.push_async_callback(ledger.aclose)
         runtime = await build_runtime(config)
-        desk = make_desk(runtime, ledger, _fence_key(config), store)
+        tracing = await _open_tracing(config.telemetry, stack)
+        desk = make_desk(runtime, ledger, _fence_key(config), store, tracing)
         desk.metrics.watch("ledger", ledger.stats)
+        if tracing is not None:
+            desk.metrics.watch("traces", tracing.stats)
         settle_heap()
         stack.push_async_callback(desk.close)
         keep = kept.accept if kept is not None else _keep_nothing
@@ -159,6 +163,23 @@ def _ledger_settings(config: GatewayConfig) -> LedgerSettings:
         max_bytes=spool.max_bytes,
         retention_days=config.ledger.retention_days,
     )
+
+
+async def _open_tracing(config: TelemetryConfig, stack: AsyncExitStack) -> Tracing | None:
+    """Traces where the configuration names a collector. Closed after the last exchange has ended."""
+    if config.otlp_endpoint is None:
+        return None
+    tracing = Tracing(
+        TracingSettings(
+            endpoint=config.otlp_endpoint,
+            headers=config.otlp_headers,
+            ratio=config.sample_ratio,
+            service=config.service_name,
+        )
+    )
+    await asyncio.to_thread(tracing.open)
+    stack.push_async_callback(asyncio.to_thread, tracing.close)
+    return tracing
 
 
 def _fence_key(config: GatewayConfig) -> bytes:

@@ -16,6 +16,7 @@ _LEFT_OUT: Final[Any] = {
     "data_dir": True,
     "server": True,
     "ledger": True,
+    "telemetry": True,
     "upstreams": {"__all__": {"api_key", "api_key_file", "headers", "proxy", "tls"}},
     "judges": {"__all__": {"api_key", "api_key_file", "proxy", "tls"}},
     "collections": {"__all__": {"encoder": {"api_key", "api_key_file"}}},

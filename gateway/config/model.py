@@ -43,6 +43,7 @@ from gateway.config.checking import (
     StageTimeouts,
 )
 from gateway.config.modes import Action, BlockResponse, BodyPolicy, Release, refusal_of
+from gateway.config.observing import TelemetryConfig
 
 __all__ = [
     "DEFAULT_UNCHECKED",
@@ -77,6 +78,7 @@ __all__ = [
     "StageTimeouts",
     "Strict",
     "TLSServer",
+    "TelemetryConfig",
     "Timeouts",
     "UpstreamConfig",
 ]
@@ -291,3 +293,4 @@ class GatewayConfig(Strict):
     routes: dict[Name, RouteConfig] = Field(min_length=1)
     keys: tuple[KeyConfig, ...] = ()
     ledger: LedgerConfig = by_default(LedgerConfig)
+    telemetry: TelemetryConfig = by_default(TelemetryConfig)

@@ -31,6 +31,7 @@ RESTART_ONLY: Final = (
     "server.log_format",
     "server.log_level",
     "ledger",
+    "telemetry",
 )
 """Settings that are bound to sockets, processes and the database: changing them takes a restart."""
 

@@ -12,6 +12,7 @@ from checks.types import Check, Verdict
 from gateway.config.model import RouteConfig
 from gateway.config.modes import Action, Release
 from gateway.ledger.record import Ledger
+from gateway.telemetry.trace_context import TraceContext
 from gateway.upstream.base import Upstream
 from retrieval.types import Retriever
 
@@ -38,7 +39,8 @@ class RouteParts:
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call as the edge saw it. `headers` are those that may go upstream; `source_base` starts citation links.
 
-    `upstream_model` is the model name to send (None leaves the client's own), `groups` the caller's groups.
+    `upstream_model` is the model name to send (None leaves the client's own), `groups` the caller's groups. `trace` is
+    the exchange's place in a trace, where traces are made.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     authorization: str | None = None
     upstream_model: str | None = None
     source_base: str = ""
+    trace: TraceContext | None = None
 
     def __repr__(self) -> str:
         return f"Call({self.id!r})"  # the headers and the authorization are secret

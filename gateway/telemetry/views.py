@@ -97,6 +97,58 @@ class ExchangeView(Protocol):
     def attempts(self) -> Sequence[AttemptView]: ...
 
 
+class TracedCallView(JudgeCallView, Protocol):
+    """A judge's call, as a trace shows it."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def seconds(self) -> float | None: ...
+
+
+class TracedCheckView(CheckView, Protocol):
+    """A verdict on one choice, as a trace shows it."""
+
+    @property
+    def action(self) -> str: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def rule(self) -> str: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
+    @property
+    def calls(self) -> Sequence[TracedCallView]: ...
+
+
+class TracedAttemptView(AttemptView, Protocol):
+    """One try at an upstream, as a trace shows it."""
+
+    @property
+    def status(self) -> int | None: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class TracedExchangeView(ExchangeView, Protocol):
+    """The record of an exchange, as a trace shows it. `created_at` is seconds since the epoch."""
+
+    @property
+    def created_at(self) -> float: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def upstream_model(self) -> str | None: ...
+    @property
+    def finish_reasons(self) -> Mapping[str, str]: ...
+    @property
+    def checks(self) -> Sequence[TracedCheckView]: ...
+    @property
+    def attempts(self) -> Sequence[TracedAttemptView]: ...
+
+
 def tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """Prompt, cached and completion tokens of a `usage` object; 0 for what it does not say in a usable way."""
     details = usage.get("prompt_tokens_details")
