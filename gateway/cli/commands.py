@@ -165,5 +165,41 @@ def show_verdict(
     raise SystemExit(run(_locate(config), exchange, as_json=as_json))
 
 
+class ExportFormat(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@verdicts.command("export")
+def export_verdicts(
+    config: ConfigFile = None,
+    format_: Annotated[
+        ExportFormat, typer.Option("--format", help="Whole exchanges as JSON Lines, or a table with a row a fact.")
+    ] = ExportFormat.JSONL,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new file; default: standard output.")] = None,
+    route: Annotated[str | None, typer.Option("--route", "-r", help="Of this route.")] = None,
+    status: Annotated[CheckStatus | None, typer.Option("--status", help="With this status.")] = None,
+    since: Annotated[datetime | None, typer.Option("--since", help="Not before this time (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="Before this time (UTC).")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on after an earlier export.")] = None,
+    texts: Annotated[
+        bool, typer.Option("--texts/--no-texts", help="With words of conversations and documents.")
+    ] = True,
+) -> None:
+    """Write exchanges with their verdicts, oldest first."""
+    from gateway.cli.export import ExportOptions
+    from gateway.cli.export import export as run
+    from gateway.ledger.store import ExchangeFilter
+
+    filters = ExchangeFilter(
+        route=route, check_status=status.value if status else None, since=_utc(since), until=_utc(until)
+    )
+    options = ExportOptions(format=format_.value, output=output, cursor=cursor, texts=texts)
+    raise SystemExit(run(_locate(config), filters, options))
+
+
 def _utc(time: datetime | None) -> datetime | None:
     return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time

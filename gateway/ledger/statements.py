@@ -191,6 +191,14 @@ FROM ledger.exchange e WHERE e.id = :id
 ORDER BY e.created_at LIMIT 1
 """  # noqa: S608 - put together from the constants above
 
+_ONE_EXCHANGE = "FROM ledger.exchange e WHERE e.id = :id"
+assert _ONE_EXCHANGE in GET_EXCHANGE
+_NEXT_EXCHANGES = """, e.created_at, e.id
+FROM (SELECT * FROM ledger.exchange WHERE {where} ORDER BY created_at, id LIMIT :limit) e
+ORDER BY e.created_at, e.id
+"""
+WHOLE_EXCHANGES: Final = GET_EXCHANGE.partition(_ONE_EXCHANGE)[0] + _NEXT_EXCHANGES
+
 INSERT_LABEL: Final = """
 INSERT INTO ledger.label (created_at, exchange_id, id, check_position, fact_position, label, source, comment)
 SELECT e.created_at, e.id, :label_id, CAST(:check_position AS integer), CAST(:fact_position AS integer), :label,

@@ -162,6 +162,23 @@ class PostgresStore:
         found: dict[str, Any] = msgspec.json.decode(rows[0][0])
         return found
 
+    async def whole_exchanges(
+        self, filters: ExchangeFilter = ExchangeFilter(), *, cursor: str | None = None, limit: int = 200
+    ) -> Page:
+        """Everything about the next exchanges, oldest first; the page's `cursor` asks for those after it.
+
+        That cursor is None only where there is nothing to go on from: another call finds what comes later. Raises
+        `RequestError` for a cursor that is none of ours.
+        """
+        where, values = _where(filters)
+        if cursor is not None:
+            values["after_time"], values["after_id"] = decode_cursor(cursor)
+            where.append("(created_at, id) > (:after_time, :after_id)")
+        statement = text(statements.WHOLE_EXCHANGES.replace("{where}", " AND ".join(where) or "true"))
+        rows = await self._rows(statement, {**values, "limit": limit})
+        items = [msgspec.json.decode(row[0]) for row in rows]
+        return Page(items, encode_cursor(rows[-1][1], rows[-1][2]) if rows else cursor)
+
     async def add_label(self, label: Label) -> str:
         """Keep a label and return its id. A given id makes it idempotent. Raises `RequestError`, `NotFoundError`."""
         if label.label not in LABELS:
