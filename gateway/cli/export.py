@@ -208,12 +208,13 @@ def _without_words(check: dict[str, Any]) -> dict[str, Any]:
             "text": "",
             "questions": [],
             "detail": {},
+            "issue": None,
             "evidence": [{**evidence, "quote": ""} for evidence in fact["evidence"]],
         }
         for fact in check["facts"]
     ]
     calls = [{**call, "request": "", "reply": ""} for call in check["calls"]]
-    return {**check, "facts": facts, "calls": calls}
+    return {**check, "detail": "", "details": {}, "facts": facts, "calls": calls}
 
 
 # -- writers -----------------------------------------------------------------------------------------------------------
