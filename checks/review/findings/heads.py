@@ -28,6 +28,9 @@ ANNOUNCES: Final = re.compile(
     r"|^[^\w\n]{0,8}(?:critical|high|medium|low|major|minor|blocking|must[ \t]fix|should[ \t]fix)\b[^.\n]{0,30}$",
     re.IGNORECASE,
 )
+_SECTION: Final = re.compile(
+    r"[^\w\n]{0,8}(?P<level>critical|blocker|high|major|medium|low|minor|nits?)\b", re.IGNORECASE
+)
 PRAISES: Final = re.compile(
     r"\b(?:what (?:i|we) (?:liked?|love)|what(?:'s| is)? (?:went |works? |done )?(?:good|well)"
     r"|positives?|praise|strengths?"
@@ -42,6 +45,15 @@ _TAG: Final = re.compile(
     r"[^\w\n]{0,3}[\])*_`:]{1,3}:?"
     rf"|^[^\w\n`]{{0,6}}(?P<b>{_LEVELS})(?:[ \t](?:severity|priority))?[ \t]*(?::|—|–|-[ \t])",
     re.IGNORECASE,
+)
+_UNDER: Final = re.compile(
+    r"(?:\*\*|`|\[|\()?[Ll](?:ines?)?[ \t:#.]{0,2}(?P<range>(?P<first>\d{1,7})(?P<dash>[ \t]*(?:-|–|to)[ \t]*L?)?"
+    r"(?(dash)(?P<last>\d{1,7})))(?:\*\*|`|\]|\))?[ \t]*(?::|—|–|-)(?:\*\*)?[ \t]*"
+)
+# Words that lead on to the file, at the end of a title.
+_LEADS_ON: Final = re.compile(r"[ \t]+(?:in|at|on|from|of|inside|within)[ \t]*\Z", re.IGNORECASE)
+_DONE: Final = re.compile(
+    r"\b(?:fix(?:es|ed)|resolv(?:es|ed)|clos(?:es|ed)|address(?:es|ed)|solv(?:es|ed))\b", re.IGNORECASE
 )
 _CIRCLE: Final = re.compile("[🔴🟠🟡🔵⚪]")
 _EDGES: Final = " \t\r*_:—–-()[]|#,;•>`~"
@@ -83,15 +95,19 @@ def read(text: str, line: Line, *, announced: bool) -> Head | None:
     place = location(text, line.content, line.end)
     if place is None:
         return None
-    before, after = text[line.content : place.start], text[place.end : line.end]
+    before, after_at = text[line.content : place.start], place.end
+    if before.count("**") % 2 and text.startswith("**", after_at):
+        # The file stands in bold, or at the end of a bold title.
+        after_at += 2
+    after = text[after_at : line.end]
     tag = severity_tag(before) or severity_tag(after[:80])
     heading = line.kind is Kind.HEADING
-    leading = not clean(before)
+    leading = not clean(before) or before.lstrip().startswith("**")
     if not heading and tag is None and not (announced and (leading or line.kind is Kind.ITEM)):
         return None
-    if line.kind is Kind.TEXT and not leading and "**" not in before:
+    if line.kind is Kind.TEXT and not leading:
         return None
-    title, body_at = _title(before, after, place.end, line)
+    title, body_at = _title(before, after, after_at, line)
     at = _visible_end(text, line) if heading else line.content
     mark = Mark(at, at, Quoting.MARKDOWN, "\n\n> ", "") if heading else Mark(at, at, Quoting.MARKDOWN)
     return Head(
@@ -111,9 +127,39 @@ def read(text: str, line: Line, *, announced: bool) -> Head | None:
     )
 
 
+def read_under(text: str, line: Line, file: str) -> Head | None:
+    """The issue of a list item that begins with lines of the file its heading names, or None."""
+    match = _UNDER.match(text, line.content, line.end) if line.kind is Kind.ITEM else None
+    if match is None:
+        return None
+    where = fields.lines(match["first"], match["last"])
+    dash = match["dash"] or "-"
+    after = text[match.end() : line.end]
+    return Head(
+        format=FORMAT,
+        start=line.start,
+        body_at=match.end(),
+        path=file,
+        where=where,
+        slots=(Slot(*match.span("range"), "{start}", "{start}" + dash + "{end}"),),
+        severity=severity_tag(after[:80]),
+        indent=line.indent,
+        item=True,
+        mark=Mark(match.end(), match.end(), Quoting.MARKDOWN),
+        ordinal=line.ordinal,
+    )
+
+
+def file_named(text: str, line: Line) -> str:
+    """The file that a heading is about, when it names one and nothing else; "" otherwise."""
+    words = text[line.content : line.end].strip().strip("#*: \t")
+    words = words.removeprefix("File:").strip(" `*")
+    return words if " " not in words and fields.plausible_path(words) and "/" + words != words else ""
+
+
 def _title(before: str, after: str, after_at: int, line: Line) -> tuple[str, int]:
     """The title on an issue's first line, and where its body begins."""
-    named = clean(before)
+    named = _LEADS_ON.sub("", clean(before))
     if line.kind is Kind.HEADING:
         return clean(after) or named, line.end
     if named and not clean(after):
@@ -137,6 +183,17 @@ def clean(words: str) -> str:
     if stripped.count("(") > stripped.count(")"):
         stripped += ")"
     return stripped if any(character.isalnum() for character in stripped) else ""
+
+
+def announces(words: str) -> bool:
+    """Whether a heading or the line before a list says that issues follow; issues that were fixed are none."""
+    return bool(ANNOUNCES.search(words)) and not _DONE.search(words)
+
+
+def section_severity(words: str) -> Severity | None:
+    """The severity of everything under a heading that begins with one."""
+    match = _SECTION.match(words)
+    return fields.severity(match["level"].rstrip("s")) if match is not None and len(words) < 60 else None
 
 
 def untagged(body: str) -> str:

@@ -25,12 +25,13 @@ def _words(words: str) -> tuple[str, ...]:
 PATHS: Final = _words("file path filename relevant_file file_path filepath filePath fileName file_name")
 _LINES: Final = _words(
     "line line_number lineNumber lines start_line startLine line_start line_range lineStart relevant_lines_start "
-    "begin_line location"
+    "begin_line location encoded_location"
 )
 _ENDS: Final = _words("end_line endLine line_end lineEnd relevant_lines_end to_line")
 _TITLES: Final = _words("title issue_header summary one_sentence_summary header name headline issue problem rule")
 _BODIES: Final = _words(
-    "body description message issue_content suggestion_content details detail explanation comment content text reason "
+    "body description short_description message issue_content suggestion_content details detail explanation comment "
+    "content text reason "
     "rationale issue problem"
 )
 _SUGGESTIONS: Final = _words(
@@ -51,9 +52,8 @@ STRONG_LISTS: Final = frozenset(
         "vulnerabilities"
     )
 )
-LISTS: Final = STRONG_LISTS | frozenset(
-    _words("comments suggestions results annotations feedback reviews remarks items")
-)
+_WEAK_LISTS: Final = _words("comments suggestions results annotations feedback reviews remarks items")
+LISTS: Final = STRONG_LISTS | frozenset(_WEAK_LISTS)
 # What a scoring call says of suggestions made before.
 _SCORES: Final = ("suggestion_score", "suggestion_summary", "score_why")
 _BY_LINE: Final = re.compile(r"(?P<path>.+?)(?::|#L|:L)(?P<lines>\d{1,9}(?:(?:-|–|~)L?\d{1,9})?)(?::\d+)?\s*\Z")
@@ -125,12 +125,12 @@ def _body(item: Node) -> str:
 def _where(item: Node, inherited: str) -> tuple[str, fields.Lines, tuple[Slot, ...]]:
     """The path as written, the lines, and where the lines are written."""
     path_node = item.get(*PATHS)
-    location = item.get("location")
+    location = item.get("location", "encoded_location")
     if path_node is None and location is not None:
         path_node = location.get(*PATHS) if location.kind == "object" else location
     raw = str(path_node.value).strip() if path_node is not None and path_node.kind == "string" else inherited
     owner = location if location is not None and location.kind == "object" else item
-    start = owner.get(*_LINES[:-1]) or item.get(*_LINES[:-1])
+    start = owner.get(*_LINES[:-2]) or item.get(*_LINES[:-2])
     end = owner.get(*_ENDS) or item.get(*_ENDS)
     if start is not None and start.kind == "object":
         span = start

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-from checks.review.findings import coderabbit, fields, groups, heads, permalinks, tables
+from checks.review.findings import coderabbit, ending, groups, heads, permalinks, tables
 from checks.review.findings.coderabbit import Fold, Folds
 from checks.review.findings.found import (
     MOST_ISSUES,
@@ -19,7 +19,6 @@ from checks.review.findings.found import (
     Count,
     Dependent,
     Found,
-    Handle,
     Mark,
     Quoting,
     Section,
@@ -27,7 +26,7 @@ from checks.review.findings.found import (
 )
 from checks.review.findings.heads import Head
 from checks.review.findings.outline import Kind, Line, outline
-from checks.review.types import Issue
+from checks.review.types import Severity
 
 _COUNTED: Final = re.compile(
     r"(?<![\w.])(?P<count>\d{1,4})(?:\*\*|__)?[ \t]+(?:[a-z-]+[ \t]+)?"
@@ -35,7 +34,6 @@ _COUNTED: Final = re.compile(
     r"(?P<plural>s?)\b",
     re.IGNORECASE,
 )
-_DETAIL: Final = frozenset({"severity", "category", "confidence"})
 
 
 @dataclass(slots=True)
@@ -57,6 +55,9 @@ class _Walk:
     tables: list[tables.Table] = field(default_factory=list)
     folds: Folds = field(default_factory=Folds)
     counts: list[re.Match[str]] = field(default_factory=list)
+    file: str = ""
+    section: Severity | None = None
+    section_level: int = 0
     actionable: re.Match[str] | None = None
     last: Line | None = None
     prior: Line | None = None
@@ -110,7 +111,12 @@ class _Walk:
         if head is not None and not head.slots and self.head is not None and not self.body_seen:
             # The header that follows a line of its own issue.
             return None
-        return head or heads.read(self.text, line, announced=self.announced)
+        head = head or heads.read(self.text, line, announced=self.announced)
+        if head is None and self.file and self.announced:
+            head = heads.read_under(self.text, line, self.file)
+        if head is not None and head.severity is None and head.format == heads.FORMAT:
+            head.severity = self.section
+        return head
 
     def plain(self, line: Line) -> None:
         """A line that begins no issue: perhaps a title of fields to come, an announcement, or somebody's body."""
@@ -128,7 +134,7 @@ class _Walk:
             and self.head is None
             and (line.kind is Kind.HEADING or text[line.start : line.end].rstrip().endswith((":", "*")))
         ) or (short and line.kind is Kind.HEADING):
-            self.announced = self.announced or bool(heads.ANNOUNCES.search(text[line.content : line.end]))
+            self.announced = self.announced or heads.announces(text[line.content : line.end])
         self.body_seen = True
 
     def heading(self, line: Line) -> None:
@@ -138,6 +144,10 @@ class _Walk:
             self.praise = 0
         self.item = self.title = self.group_start = None
         words = self.text[line.content : line.end]
+        self.file = heads.file_named(self.text, line)
+        severity = heads.section_severity(words)
+        if severity is not None or line.level <= self.section_level:
+            self.section, self.section_level = severity, line.level
         if not self.praise and len(words) < 120 and heads.PRAISES.search(words):
             self.close()
             self.praise = line.level
@@ -203,7 +213,7 @@ class _Walk:
         values, start, title = dict(self.values), self.group_start, self.title
         self.close()
         named = heads.clean(self.text[title.content : title.end]) if title is not None else ""
-        if title is not None and heads.ANNOUNCES.search(self.text[title.content : title.end]):
+        if title is not None and heads.announces(self.text[title.content : title.end]):
             named, title = "", None
         if title is not None and title.kind is Kind.ITEM and line.indent <= title.indent and line.kind is Kind.ITEM:
             named, title = "", None
@@ -271,7 +281,7 @@ class _Walk:
         end = self.last.end
         values = self.values
         self.values, self.group_start = {}, None
-        found = _finish(self.text, head, values, end, self.last.next)
+        found = ending.finish(self.text, head, values, end, self.last.next)
         if found is not None:
             if self.folds.open:
                 for fold in self.folds.open:
@@ -282,70 +292,6 @@ class _Walk:
         self.found.append(found)
         if ended and not self.partial:
             self.settled = found.handle.span[1]
-
-
-def _finish(text: str, head: Head, values: dict[str, Span], end: int, after: int) -> Found | None:
-    if head.fielded:
-        finished = groups.finish(text, head, values, end) if "file" in values else None
-        if finished is None:
-            return None
-        head, body = finished
-    else:
-        body = _details(head, text[head.body_at : end])
-    body, suggestion = fields.split_suggestion(body)
-    if head.format == coderabbit.FORMAT or not head.title:
-        opening = fields.split_opening(body.lstrip(" \t:—–-"))
-        head.title = head.title or opening.title
-        body, head.severity = opening.body, head.severity or opening.severity
-        head.category = head.category or opening.category
-    body = heads.untagged(body)
-    if head.item and not head.title:
-        head.title = body.split("\n", 1)[0].strip()
-    if not (head.title or body):
-        return None
-    tier = {"tier": head.tier} if head.tier else {}
-    issue = Issue(
-        number=0,
-        format=head.format,
-        path=head.path,
-        start_line=head.where.start,
-        end_line=head.where.end,
-        title=head.title,
-        body=body or head.title,
-        severity=head.severity or coderabbit.default_severity(head.tier),
-        category=head.category,
-        suggestion=suggestion,
-        revision=head.revision,
-        start=head.start,
-        end=end,
-        extra=tier,
-    )
-    mark = head.mark if head.mark.start >= 0 else replace(head.mark, start=end, end=end)
-    handle = Handle(span=(head.start, after), marks=(mark,), lines=head.slots, ordinal=head.ordinal)
-    return Found(issue, handle, (head.where.note,) if head.where.note else ())
-
-
-def _details(head: Head, body: str) -> str:
-    """The body without the lines at its beginning that give severity, kind or confidence."""
-    lines = body.split("\n")
-    kept: list[str] = []
-    for number, line in enumerate(lines):
-        if line.lstrip().startswith("> ["):
-            # A mark of an earlier check.
-            kept.append(line)
-            continue
-        key = groups.key_of(line, 0, len(line))
-        if key is None or key[0] not in _DETAIL:
-            if line.strip():
-                return "\n".join([*kept, *lines[number:]])
-            kept.append(line)
-            continue
-        value = line[key[1] :].strip().strip("*_` ")
-        if key[0] == "severity":
-            head.severity = fields.severity(value) or head.severity
-        elif key[0] == "category":
-            head.category = value or head.category
-    return "\n".join(kept)
 
 
 def read(text: str, taken: Sequence[Span]) -> Block | None:

@@ -20,6 +20,8 @@ _LINK: Final = re.compile(
     r"https?://[^\s/()<>]{1,200}+/[^\s()<>]{1,200}?/(?:-/)?blob/(?P<sha>[0-9a-f]{7,64})/(?P<path>[^\s#?()<>]{1,300}+)(?:\?[^\s#()<>]{0,99}+)?"
     r"#L(?P<range>(?P<first>\d{1,7})(?:C\d{1,5})?(?P<dash>-L?)?(?(dash)(?P<last>\d{1,7})))(?:C\d{1,5})?"
 )
+# What a link in Markdown is called stands before its address.
+_LABEL: Final = re.compile(r"\[[^\[\]\n]{0,200}\]\(\Z")
 _TRAIL: Final = " \t\r\n[(<:—–-"
 
 
@@ -51,7 +53,7 @@ def link(text: str, line: Line) -> Link | None:
 
 def read(text: str, item: Line, last: Line, found: Link) -> Found | None:
     """The issue from a list item to the line of its link; None when the item says nothing."""
-    words = text[item.content : found.start].rstrip(_TRAIL).strip()
+    words = _LABEL.sub("", text[item.content : found.start]).rstrip(_TRAIL).strip()
     opening = fields.split_opening(words)
     title = opening.title or words
     if not any(character.isalpha() for character in title):

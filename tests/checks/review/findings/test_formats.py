@@ -242,3 +242,95 @@ def test_an_answer_with_several_blocks_keeps_them_apart_and_in_order() -> None:
     left = read_review(everything(review, DROP))
     assert left.issues == ()
     assert "Everything else looks fine." in everything(review, DROP)
+
+
+_SECTIONS = """## Code Review
+
+### 🔴 Critical Issues
+
+**1. SQL injection in `app/db.py:45`**
+
+It concatenates.
+
+**2. Missing check** (`app/api.py`, lines 10-12)
+
+Anyone can call.
+
+### 🟡 Minor
+
+- `app/util.py:3` unused import
+- **app/x.py:9**: rename it
+
+### `app/y.py`
+
+- **Line 12**: missing await
+- **Lines 20-24**: leak
+
+### ✅ Positives
+
+- Good tests in `tests/a.py:3`
+
+## Summary
+
+Fix the first before merging.
+"""
+_SHAPES = {
+    "sections": (
+        _SECTIONS,
+        [
+            ("app/db.py", 45, "SQL injection", Severity.CRITICAL),
+            ("app/api.py", 10, "Missing check", Severity.CRITICAL),
+            ("app/util.py", 3, "unused import", Severity.LOW),
+            ("app/x.py", 9, "rename it", Severity.LOW),
+            ("app/y.py", 12, "missing await", None),
+            ("app/y.py", 20, "leak", None),
+        ],
+    ),
+    "tags": (
+        "Here are the issues I found:\n\n1. **[HIGH] Race** - `p.go:88`\n   - Fix: lock\n"
+        "2. **[LOW] Typo** - `n.go:3`\n\nAll else is good.\n",
+        [("p.go", 88, "Race", Severity.HIGH), ("n.go", 3, "Typo", Severity.LOW)],
+    ),
+    "compiler": (
+        "Found 2 problems:\na/x.c:12:5: error: use after free\na/y.c:9: warning: unused\n",
+        [("a/x.c", 12, "", Severity.HIGH), ("a/y.c", 9, "", Severity.MEDIUM)],
+    ),
+    "links": (
+        "Found 1 issue:\n\n1. Not handled ([a.ts L3](https://h.org/o/r/blob/0123456789abcdef/a.ts#L3-L5))\n",
+        [("a.ts", 3, "Not handled", None)],
+    ),
+    "nits": ("**Nits:**\n\n- src/a.py:12 - rename `x`\n", [("src/a.py", 12, "rename `x`", None)]),
+    "seer": (
+        '[{"encoded_location": "/src/a.py:3~9", "title": "boom", "short_description": "x"}]',
+        [("src/a.py", 3, "boom", None)],
+    ),
+    "nested": (
+        '{"review": {"findings": [{"location": {"file": "a.py", "start_line": 3}, '
+        '"issue": "bad", "severity": "LOW"}]}}',
+        [("a.py", 3, "bad", Severity.LOW)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_issues_in_the_shapes_models_write_unasked_are_not_missed(name: str) -> None:
+    text, expected = _SHAPES[name]
+    review = read_review(text)
+    assert [(issue.path, issue.start_line, issue.title, issue.severity) for issue in review.issues] == expected
+    assert everything(review, Treated()) == text
+    assert read_review(everything(review, DROP)).issues == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fix: null in src/a.py:12\n\nThe following issues are fixed:\n\n- null in src/a.py:12\n- typo",
+        "LGTM! No issues found. I checked `src/a.py:10` and `src/b.py:20`.",
+        "The bug comes from `src/a.py:12`. Steps:\n\n1. `src/a.py:12` opens it\n2. `src/b.py:3` reads it\n",
+        "Here is the patch:\n\n```diff\n--- a/src/a.py\n+++ b/src/a.py\n@@ -1,3 +1,3 @@\n-x\n+y\n```\n",
+        "### `src/a.ts`\n\n- Lines 3-9: parses the input\n- Line 12: calls it\n",
+    ],
+    ids=["commit message", "approval", "steps", "patch", "walkthrough"],
+)
+def test_places_named_in_plain_talk_are_not_taken_for_issues(text: str) -> None:
+    assert read_review(text).issues == ()
