@@ -110,7 +110,8 @@ class Treated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFile:
-    """An entry of a commit's tree. Symbolic links and submodules are never read: `kind` says so."""
+    """An entry of a commit's tree. `kind` is `file`, `link` (a symbolic link) or `submodule`; the latter two are never
+    read. `size` is 0 where it was not looked up."""
 
     path: str
     blob: str
@@ -121,7 +122,9 @@ class TreeFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
     """A file at a pinned revision. `partial` tells that only a part is known (the hunks of a diff, a fenced excerpt);
-    `first_line` is then the number of its first line. `note` says what was left out; it never stands in the text."""
+    `first_line` is then the number of its first line, and `known` names the line ranges that are really known: lines
+    of the text outside of them are empty and stand only for their number. `note` says what was left out; it never
+    stands in the text."""
 
     path: str
     blob: str
@@ -130,6 +133,7 @@ class SourceFile:
     partial: bool = False
     generated: bool = False
     note: str = ""
+    known: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +191,11 @@ class Snapshot(Protocol):
         """Whether only what the request carried is known: absence proves nothing then."""
         ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is worth knowing about the whole, in plain words: a base that is no ancestor, a file given twice."""
+        ...
+
     def tree(self, side: Side = Side.RIGHT) -> Sequence[TreeFile]:
         """Every entry, sorted by path; `LEFT` is the base."""
         ...
@@ -200,7 +209,8 @@ class Snapshot(Protocol):
         ...
 
     def mentions(self, word: str) -> bool:
-        """Whether a word stands anywhere in the commit's text files."""
+        """Whether a word stands anywhere in the commit's text files. Raises `RepositoryError` when the commit is too
+        large to be searched: that is no absence."""
         ...
 
     def changes(self) -> Sequence[ChangedFile]:
