@@ -1,33 +1,39 @@
 """A collection: documents on disk as passages that can be searched, kept by one writer and read by many processes.
 
-A directory holds the passage store (SQLite), one index snapshot per generation, a write lock and, during an ingest,
-staged vectors. The store's commit is the one point at which a generation becomes visible; each search asks it for the
-generation first, so that a reader in another process never answers from a state that is gone.
+A directory holds the passage store (SQLite), per generation an index snapshot and the words of the same passages, a
+write lock and, during an ingest, staged vectors. The store's commit is the one point at which a generation becomes
+visible; each search asks it for the generation first, so that a reader in another process never answers from a state
+that is gone.
 
-Knows nothing of queries as text, HTTP or routes.
+Knows nothing of HTTP or routes.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from retrieval.distinct import distinct_hits
 from retrieval.errors import IndexCorruptError, RetrievalError, SearchError
+from retrieval.hybrid import Candidates, Legs, Question, Rows, candidates, fused, read_fitted, words_of
 from retrieval.index.base import require_same
 from retrieval.index.faiss import FaissIndex
+from retrieval.index.fusion import Fusion, FusionMethod
+from retrieval.index.lexical import LexicalIndex
 from retrieval.ingest import FileIngest, IngestReport, Outcome
+from retrieval.lexicon import Lexicon
 from retrieval.load import installed_loaders
 from retrieval.lock import WriteLock
 from retrieval.store import Counts, PassageStore, StoredDocument, StoreState
-from retrieval.types import Encoder, Hit, IndexStats, Passage, Scope, Signature
+from retrieval.types import Encoder, Hit, IndexStats, Passage, Retrieved, Scope, Signature
 from retrieval.visibility import visible
 from retrieval.writer import (
     LOCK,
@@ -42,6 +48,8 @@ from retrieval.writer import (
 if TYPE_CHECKING:
     from retrieval.types import Vectors
 
+Line: TypeAlias = Sequence[tuple[int, float]]
+Result = TypeVar("Result")
 EVERYTHING = Scope()
 # A reader that meets this many new generations in a row during one search gives up on seeing a still one.
 ATTEMPTS = 5
@@ -51,21 +59,24 @@ SCOPES_KEPT = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionStats:
-    """Counts, the index's own counts, the generation and the bytes on disk."""
+    """Counts, the index's own, the generation, bytes on disk, and passages in the lexical leg if it serves."""
 
     counts: Counts
     index: IndexStats
     generation: int
     bytes_on_disk: int
+    lexical: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The index of one generation, and the masks of scopes that were asked for."""
+    """The legs of one generation, why the lexical one is missing if it is, and the masks of scopes asked for."""
 
     generation: int
     snapshot: str
     index: FaissIndex
+    lexical: LexicalIndex | None
+    missing: str
     scopes: OrderedDict[tuple[object, ...], npt.NDArray[np.int64] | None]
 
 
@@ -79,6 +90,8 @@ class Collection:
         self._store = PassageStore(directory / STORE)
         self._loaded: _Loaded | None = None
         self._loading = threading.Lock()
+        self._fusion = settings.fusion or Fusion()
+        self._lexicon = Lexicon(directory, settings.lexical, self._store)
 
     @classmethod
     def open(
@@ -98,8 +111,11 @@ class Collection:
                 hint="choose a directory this user may write to",
             ) from error
         collection._store = PassageStore.open(directory / STORE)
+        collection._lexicon = Lexicon(directory, settings.lexical, collection._store)
         try:
             collection._clean_if_free()
+            if settings.fusion is None:
+                collection._fusion = read_fitted(directory) or collection._fusion
             if not for_rebuild:
                 collection._current()
         except BaseException:
@@ -109,6 +125,7 @@ class Collection:
 
     def close(self) -> None:
         """Close the store. Searches after this raise `RetrievalError`."""
+        self._lexicon.close()
         self._store.close()
         self._loaded = None
 
@@ -128,6 +145,16 @@ class Collection:
         """The encoder's signature with the splitter's settings: what an index has to be made with."""
         return replace(self._encoder.signature(), splitter=self._settings.split.describe())
 
+    @property
+    def has_words(self) -> bool:
+        """Whether a question without a vector can be searched for here."""
+        return self._settings.lexical is not None
+
+    @property
+    def ranks_only(self) -> bool:
+        """Whether the scores of hits say no more than their order."""
+        return self.has_words and self._fusion.method is FusionMethod.RRF
+
     # --- reading ---
 
     def brief(self, limit: int) -> bool:
@@ -138,37 +165,91 @@ class Collection:
         )
 
     def search(self, queries: Vectors, k: int, scope: Scope = EVERYTHING) -> list[list[Hit]]:
-        """Per query up to `k` hits the scope may see, best first, no text twice.
+        """Per query up to `k` hits of the dense leg that the scope may see, best first, no text twice.
 
         Raises `SearchError` for a wrong shape, `IndexMismatchError` and `IndexCorruptError` when a newer generation
         on disk cannot be used.
         """
+
+        def attempt(loaded: _Loaded, allowed: Rows | None) -> list[list[Hit]] | None:
+            # Room for the same text in several documents; wider still when that was not enough.
+            fetch = k + max(4, k // 2)
+            while True:
+                found = loaded.index.search(queries, fetch, allowed)
+                hits = self._opened(loaded, found, k, scope)
+                if hits is None or all(
+                    len(line) < fetch or len(best) >= k for line, best in zip(found, hits, strict=True)
+                ):
+                    return hits
+                fetch *= 4
+
+        return self._steady(scope, attempt)
+
+    def find(self, question: Question, k: int, scope: Scope = EVERYTHING) -> Retrieved:
+        """Up to `k` hits of both legs together; `detail` names a leg that failed. Raises as `search` does.
+
+        Candidates per leg: at least the settings' count, and four times `k`.
+        """
+        if self._settings.lexical is None and question.vector is not None:
+            return Retrieved(hits=tuple(self.search(question.vector.reshape(1, -1), k, scope)[0]))
+        weight = self._weight(question.text)
+
+        def attempt(loaded: _Loaded, allowed: Rows | None) -> Retrieved | None:
+            legs = Legs(dense=loaded.index, lexical=loaded.lexical, missing=loaded.missing)
+            fetch = max(self._settings.candidates, 4 * k)
+            while True:
+                found = candidates(legs, question, fetch, allowed, weight)
+                ranked = fused(found, self._fusion.method, weight)
+                # Most often a few more than k are enough, and passages that nobody gets are not read.
+                for first in (k + max(4, k // 2), len(ranked)):
+                    opened = self._opened(loaded, [ranked[:first]], k, scope)
+                    if opened is None:
+                        return None
+                    hits = tuple(opened[0])
+                    if len(hits) >= k or (first >= len(ranked) and not found.more):
+                        return Retrieved(hits=hits, detail=found.detail)
+                fetch *= 4
+
+        found = self._steady(scope, attempt)
+        loaded = self._loaded
+        if loaded is not None and loaded.missing:
+            self._lexicon.build_soon(self._take_lexicon)
+        return found
+
+    def candidates(self, question: Question, fetch: int) -> tuple[Candidates, dict[int, Passage]]:
+        """`fetch` candidates of each leg, not fused, with their passages, whoever may see them: for evaluation."""
+
+        def attempt(loaded: _Loaded, _: Rows | None) -> tuple[Candidates, dict[int, Passage]] | None:
+            legs = Legs(dense=loaded.index, lexical=loaded.lexical, missing=loaded.missing)
+            found = candidates(legs, question, fetch, None, 0.5)
+            generation, passages = self._store.passages(found.cosines)
+            return (found, passages) if generation == loaded.generation else None
+
+        return self._steady(EVERYTHING, attempt)
+
+    def _steady(self, scope: Scope, attempt: Callable[[_Loaded, Rows | None], Result | None]) -> Result:
+        """What `attempt` gives on one generation; again when it gives `None`, since the generation changed."""
         for _ in range(ATTEMPTS):
             loaded = self._current()
-            hits = self._search(loaded, queries, k, scope)
-            if hits is not None:
-                return hits
+            generation, allowed = self._allowed(loaded, scope)
+            if generation == loaded.generation and (result := attempt(loaded, allowed)) is not None:
+                return result
         raise SearchError(
             f"the collection {self._directory} changed {ATTEMPTS} times during one search",
             hint="something ingests into it without a pause; let it ingest larger batches less often",
         )
 
-    def _search(self, loaded: _Loaded, queries: Vectors, k: int, scope: Scope) -> list[list[Hit]] | None:
-        """`None` when the generation changed meanwhile."""
-        generation, allowed = self._allowed(loaded, scope)
+    def _opened(self, loaded: _Loaded, found: Sequence[Line], k: int, scope: Scope) -> list[list[Hit]] | None:
+        """The passages of found rows, each text once; `None` when the generation changed meanwhile."""
+        generation, passages = self._store.passages({row for line in found for row, _ in line})
         if generation != loaded.generation:
             return None
-        # Room for the same text in several documents; wider still when that was not enough.
-        fetch = k + max(4, k // 2)
-        while True:
-            found = loaded.index.search(queries, fetch, allowed)
-            generation, passages = self._store.passages({row for line in found for row, _ in line})
-            if generation != loaded.generation:
-                return None
-            hits = [_collapsed(line, passages, k, scope) for line in found]
-            if all(len(line) < fetch or len(best) >= k for line, best in zip(found, hits, strict=True)):
-                return hits
-            fetch *= 4
+        return [distinct_hits(line, passages, k, scope) for line in found]
+
+    def _weight(self, text: str) -> float:
+        if self._fusion.lexical_weight is not None:
+            return self._fusion.lexical_weight
+        return self._fusion.weight(len(self._encoder.token_offsets(text)), words_of(text))
 
     def _allowed(self, loaded: _Loaded, scope: Scope) -> tuple[int, npt.NDArray[np.int64] | None]:
         key = (tuple(sorted(scope.filters.items())), scope.groups)
@@ -200,6 +281,7 @@ class Collection:
             index=loaded.index.stats(),
             generation=loaded.generation,
             bytes_on_disk=sum(path.stat().st_size for path in files),
+            lexical=loaded.lexical.live if loaded.lexical else None,
         )
 
     def verify(self) -> tuple[str, ...]:
@@ -219,6 +301,7 @@ class Collection:
             problems.append(f"{missing} passages are not in the index")
         if (extra := index.stats().live - (len(rows) - missing)) > 0:
             problems.append(f"the index holds {extra} vectors of passages that do not exist")
+        problems += self._lexicon.damage(state, rows)
         return tuple(problems)
 
     # --- the generation ---
@@ -242,7 +325,9 @@ class Collection:
                 if attempt + 1 < ATTEMPTS and self._store.generation() != state.generation:
                     continue
                 raise
-            self._loaded = _Loaded(state.generation, state.snapshot, index, OrderedDict())
+            same = loaded is not None and loaded.snapshot == state.snapshot
+            lexical, missing = self._lexicon.open(state, loaded.lexical if loaded else None, same=same)
+            self._loaded = _Loaded(state.generation, state.snapshot, index, lexical, missing, OrderedDict())
             return self._loaded
         raise SearchError(f"the collection {self._directory} changes faster than it can be read")
 
@@ -258,6 +343,13 @@ class Collection:
             settings=self._settings.index,
             reuse=loaded.index if loaded else None,
         )
+
+    def _take_lexicon(self, snapshot: str, lexical: LexicalIndex | None, missing: str) -> None:
+        """Put a lexical leg that was made in the background beside the vectors of its generation."""
+        with self._loading:
+            loaded = self._loaded
+            if loaded is not None and loaded.snapshot == snapshot:
+                self._loaded = replace(loaded, lexical=lexical, missing=missing)
 
     # --- writing ---
 
@@ -295,19 +387,3 @@ class Collection:
                 remove_leftovers(self._directory, keep=self._store.state().snapshot)
             finally:
                 lock.release()
-
-
-def _collapsed(line: Sequence[tuple[int, float]], passages: Mapping[int, Passage], k: int, scope: Scope) -> list[Hit]:
-    """The k best hits that still exist and may be seen, each text once."""
-    hits: list[Hit] = []
-    texts: set[str] = set()
-    for row, score in line:
-        passage = passages.get(row)
-        # The index was asked for allowed rows only; what leaves is checked once more against the stored metadata.
-        if passage is None or passage.sha256 in texts or not visible(passage.metadata, scope):
-            continue
-        texts.add(passage.sha256)
-        hits.append(Hit(passage=passage, score=score))
-        if len(hits) == k:
-            break
-    return hits

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from retrieval.collection import Collection
-from retrieval.errors import IndexMismatchError, RetrievalError, SearchError
+from retrieval.errors import EncodeError, IndexMismatchError, RetrievalError, SearchError
+from retrieval.hybrid import Question
 from retrieval.index.base import differences
 from retrieval.types import Hit, Retrieved, Scope, Signature
 from retrieval.visibility import visible
@@ -65,37 +66,47 @@ class CollectionRetriever:
     async def retrieve(self, query: str, scope: Scope) -> Retrieved:
         """The best hits of all collections together, each passage and each text once.
 
-        A collection that fails is named in `detail` and the others are served. Raises `EncodeError` when the query
-        cannot be encoded and `SearchError` when every collection failed.
+        A collection or a leg that fails is named in `detail` and the others are served; without a vector the lexical
+        legs search alone. Raises `EncodeError` when the query cannot be encoded and no collection has a lexical leg,
+        and `SearchError` when every collection failed.
         """
         names = scope.collections or self._settings.collections or tuple(self._collections)
         k = min(scope.k if scope.k is not None else self._settings.k, self._settings.max_k)
         if k < 1 or not names or not query.strip():
             return Retrieved(hits=())
-        vector = (await self._encoder.encode_query(query)).reshape(1, -1)
         names = tuple(dict.fromkeys(names))
-        results = await asyncio.gather(*(self._search(name, vector, k, scope) for name in names))
+        question, unencoded = await self._question(query, names)
+        results = await asyncio.gather(*(self._search(name, question, k, scope) for name in names))
         failures = [result for result in results if isinstance(result, RetrievalError)]
-        detail = "; ".join(
-            f"collection {name!r}: {result}"
-            for name, result in zip(names, results, strict=True)
-            if isinstance(result, RetrievalError)
-        )
+        told = [unencoded] if unencoded else []
+        for name, result in zip(names, results, strict=True):
+            said = str(result) if isinstance(result, RetrievalError) else "" if unencoded else result.detail
+            told += [f"collection {name!r}: {said}"] if said else []
+        detail = "; ".join(told)
         if len(failures) == len(names):
             raise SearchError(f"no collection could be searched: {detail}", hint=failures[0].hint) from failures[0]
-        found = [hit for result in results if not isinstance(result, RetrievalError) for hit in result]
-        return Retrieved(hits=best(found, k), detail=detail)
+        found = [result.hits for result in results if not isinstance(result, RetrievalError)]
+        ranks_only = any(c.ranks_only for name in names if (c := self._collections.get(name)))
+        hits = interleaved(found, k) if ranks_only else best([hit for hits in found for hit in hits], k)
+        return Retrieved(hits=hits, detail=detail)
 
-    async def _search(
-        self, name: str, vector: npt.NDArray[np.float32], k: int, scope: Scope
-    ) -> Sequence[Hit] | RetrievalError:
+    async def _question(self, query: str, names: Sequence[str]) -> tuple[Question, str]:
+        """The query with its vector; without one, and with the reason, where words can be searched all the same."""
+        try:
+            return Question(text=query, vector=await self._encoder.encode_query(query)), ""
+        except EncodeError as error:
+            if not any(c.has_words for name in names if (c := self._collections.get(name))):
+                raise
+            return Question(text=query, vector=None), f"dense leg: {error}"
+
+    async def _search(self, name: str, question: Question, k: int, scope: Scope) -> Retrieved | RetrievalError:
         collection = self._collections.get(name)
         if collection is None:
             return SearchError("there is no collection of this name", hint="check the route's list of collections")
         try:
             if collection.brief(self._settings.inline_until):
-                return collection.search(vector, k, scope)[0]
-            return (await asyncio.to_thread(collection.search, vector, k, scope))[0]
+                return collection.find(question, k, scope)
+            return await asyncio.to_thread(collection.find, question, k, scope)
         except RetrievalError as error:
             return error
 
@@ -128,10 +139,20 @@ def _require_one_encoder(collections: Mapping[str, Collection]) -> None:
 
 def best(hits: Iterable[Hit], k: int) -> tuple[Hit, ...]:
     """The k best hits, each passage id and each text once; equal scores order by passage id."""
+    return _once(sorted(hits, key=lambda hit: (-hit.score, hit.passage.id)), k)
+
+
+def interleaved(lists: Sequence[Sequence[Hit]], k: int) -> tuple[Hit, ...]:
+    """The first k of several ranked lists, first all first places, for scores that do not compare between lists."""
+    placed = [(rank, -hit.score, hit.passage.id, hit) for hits in lists for rank, hit in enumerate(hits)]
+    return _once([hit for *_, hit in sorted(placed, key=lambda each: each[:3])], k)
+
+
+def _once(hits: Iterable[Hit], k: int) -> tuple[Hit, ...]:
     ids: set[str] = set()
     texts: set[str] = set()
     chosen: list[Hit] = []
-    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.passage.id)):
+    for hit in hits:
         if len(chosen) >= k:
             break
         if hit.passage.id not in ids and hit.passage.sha256 not in texts:

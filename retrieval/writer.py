@@ -15,7 +15,10 @@ from retrieval.edit import StoreEdit
 from retrieval.errors import RetrievalError
 from retrieval.index.base import IndexSettings, differences, require_same
 from retrieval.index.faiss import FaissIndex
+from retrieval.index.fusion import Fusion
+from retrieval.index.lexical import LexicalIndex, LexicalSettings
 from retrieval.ingest import FileIngest, IngestReport, Outcome, Progress, Stage, quiet
+from retrieval.lexicon import LEXICONS, SNAPSHOTS, lexicon_of, publish_lexicon
 from retrieval.lock import WriteLock
 from retrieval.split import SplitSettings, split
 from retrieval.staging import Staging, discard
@@ -25,7 +28,6 @@ from retrieval.vectorise import Reuse, Vectoriser
 
 STORE = "passages.sqlite"
 LOCK = "write.lock"
-SNAPSHOTS = "index-"
 
 Change = Callable[[FileIngest, bool], Outcome]
 
@@ -35,13 +37,21 @@ class CollectionSettings:
     """How a collection splits, indexes and encodes.
 
     `encode_batch` is how many passages are encoded between two commits of staged vectors, `lock_wait_s` how long an
-    ingest waits for another writer.
+    ingest waits for another writer. `lexical` is `None` for vectors alone. `fusion` is `None` for what was fitted to
+    the collection, else the default; `candidates` is how many passages each leg gives at least.
     """
 
     split: SplitSettings = field(default_factory=SplitSettings)
     index: IndexSettings = field(default_factory=IndexSettings)
     encode_batch: int = 128
     lock_wait_s: float = 1.0
+    lexical: LexicalSettings | None = field(default_factory=LexicalSettings)
+    fusion: Fusion | None = None
+    candidates: int = 100
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise ValueError("candidates is at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +98,7 @@ class CollectionWriter:
             if edit.changed or options.rebuild:
                 state, encoded = self._publish(edit, state, outcome, last_row, options)
             else:
+                self._mend_lexicon(edit, state)
                 edit.keep()
                 discard(self.directory)
             return _report(outcome, state.generation, encoded)
@@ -108,6 +119,12 @@ class CollectionWriter:
             index.delete(outcome.gone)
             snapshot = f"{SNAPSHOTS}{generation:010d}"
             self._snapshot(index, self.directory / snapshot)
+            if self.settings.lexical is not None:
+                old = "" if options.rebuild else state.snapshot
+                changes = (outcome.rows, outcome.gone)
+                publish_lexicon(self.directory, self.settings.lexical, edit, (old, snapshot), changes)
+        else:
+            self._mend_lexicon(edit, state)
         options.progress(Progress(stage=Stage.SNAPSHOT, done=1, total=1, detail=snapshot))
         published = StoreState(generation=generation, snapshot=snapshot, signature=self.signature)
         edit.publish(published)
@@ -116,6 +133,15 @@ class CollectionWriter:
         discard(self.directory)
         edit.checkpoint()
         return published, encoded
+
+    def _mend_lexicon(self, edit: StoreEdit, state: StoreState) -> None:
+        """Make the lexical leg where it is missing, damaged or of other languages, though no passage changed."""
+        if self.settings.lexical is None or not state.snapshot:
+            return
+        try:
+            LexicalIndex.load(lexicon_of(self.directory, state.snapshot), self.settings.lexical)
+        except RetrievalError:
+            publish_lexicon(self.directory, self.settings.lexical, edit, ("", state.snapshot), ((), ()))
 
     def _fill(
         self, index: FaissIndex, edit: StoreEdit, rows: list[int], reuse: Reuse | None, options: IngestOptions
@@ -154,8 +180,10 @@ class CollectionWriter:
 
 
 def leftovers(directory: Path, *, keep: str) -> list[Path]:
-    """Index snapshots that are not the current one."""
-    return [path for path in directory.glob(f"{SNAPSHOTS}*") if path.name != keep]
+    """Index snapshots, and words, that are not the current ones."""
+    kept = {keep, lexicon_of(directory, keep).name} if keep else set()
+    found = (*directory.glob(f"{SNAPSHOTS}*"), *directory.glob(f"{LEXICONS}*"))
+    return [path for path in found if path.is_dir() and path.name not in kept]
 
 
 def remove_leftovers(directory: Path, *, keep: str) -> None:

@@ -7,11 +7,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from gateway.app.encoders import build_encoder
-from gateway.config.model import CollectionConfig, EncoderConfig, GatewayConfig, RouteConfig
+from gateway.config.model import CollectionConfig, EncoderConfig, GatewayConfig, RouteConfig, SearchConfig
 from retrieval.collection import Collection
 from retrieval.encode.batcher import Batcher
 from retrieval.errors import RetrievalError
 from retrieval.index.base import IndexSettings
+from retrieval.index.fusion import Fusion, FusionMethod
+from retrieval.index.lexical import LexicalSettings
 from retrieval.retriever import CollectionRetriever, RetrieverSettings
 from retrieval.split import SplitSettings
 from retrieval.types import Encoder, Passage
@@ -28,7 +30,17 @@ def collection_settings(config: CollectionConfig) -> CollectionSettings:
     return CollectionSettings(
         split=SplitSettings(target_tokens=config.splitter.tokens, overlap_sentences=config.splitter.overlap_sentences),
         index=IndexSettings(flat_until=config.hnsw_from),
+        lexical=LexicalSettings(languages=config.search.languages) if config.search.mode == "hybrid" else None,
+        fusion=fusion_of(config.search),
+        candidates=config.search.candidates,
     )
+
+
+def fusion_of(config: SearchConfig) -> Fusion | None:
+    """The fusion that a section asks for; `None` leaves it to what was fitted to the collection."""
+    if config.fusion is None and config.lexical_weight is None:
+        return None
+    return Fusion(method=FusionMethod(config.fusion or "calibrated"), lexical_weight=config.lexical_weight)
 
 
 def open_collection(config: GatewayConfig, name: str, encoder: Encoder, *, for_rebuild: bool = False) -> Collection:

@@ -194,6 +194,36 @@ class SplitterConfig(Strict):
     overlap_sentences: int = Field(default=0, ge=0, le=5)
 
 
+class SearchConfig(Strict):
+    """How a collection is searched: by vectors and by words, or by vectors alone."""
+
+    mode: Literal["hybrid", "dense"] = "hybrid"
+    languages: tuple[
+        Literal[
+            "ar", "da", "de", "el", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ro", "ru", "sv", "ta", "tr"
+        ],
+        ...,
+    ] = ("en", "ru")
+    """Whose words are stemmed; at most one of each script."""
+    fusion: Literal["calibrated", "rrf"] | None = None
+    """Default: what `evaluate retrieval --fit` chose for the collection, else `calibrated`."""
+    lexical_weight: float | None = Field(default=None, ge=0, le=1)
+    """0 leaves the words out, 1 the vectors. Default: what was fitted, else a weight for each question."""
+    candidates: int = Field(default=100, ge=10, le=1_000)
+    """Passages that each leg gives at least."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.mode == "dense" and (self.fusion is not None or self.lexical_weight is not None):
+            why = "mode: dense searches without words: leave fusion and lexical_weight out, or use mode: hybrid"
+            raise impossible(Conflict(why, ("mode", "fusion", "lexical_weight")))
+        latin = [language for language in self.languages if language not in ("ar", "el", "ru", "ta")]
+        if len(latin) > 1:
+            why = f"languages of one script ({', '.join(latin)}) cannot be told apart word by word: name one of them"
+            raise impossible(Conflict(why, ("languages",)))
+        return self
+
+
 class CollectionConfig(Strict):
     """A set of documents that can be searched."""
 
@@ -201,6 +231,7 @@ class CollectionConfig(Strict):
     """Files and folders, relative to the configuration file."""
     encoder: EncoderConfig = by_default(EncoderConfig)
     splitter: SplitterConfig = by_default(SplitterConfig)
+    search: SearchConfig = by_default(SearchConfig)
     hnsw_from: int = Field(default=50_000, ge=1)
     """Passages from which the flat index becomes an HNSW graph."""
     max_file_bytes: int = Field(default=50_000_000, ge=1_000)

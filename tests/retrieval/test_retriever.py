@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retrieval.collection import Collection
-from retrieval.errors import EncodeError, IndexMismatchError, SearchError
+from retrieval.errors import IndexMismatchError, SearchError
 from retrieval.retriever import CollectionRetriever, RetrieverSettings, StaticRetriever
 from retrieval.types import Hit, Passage, Retriever, Scope
 from retrieval.writer import IngestOptions
@@ -119,17 +119,6 @@ async def test_when_every_collection_fails_it_is_a_failure_and_not_an_empty_resu
     with pytest.raises(SearchError, match=r"'sea'.*'craft'") as caught:
         await CollectionRetriever(shelves, Direct()).retrieve(TOPICS[0], Scope())
     assert caught.value.hint
-
-
-async def test_a_query_that_cannot_be_encoded_is_a_failure_and_not_an_empty_result(
-    shelves: dict[str, Collection],
-) -> None:
-    class Broken:
-        async def encode_query(self, text: str) -> np.ndarray:
-            raise EncodeError("no model")
-
-    with pytest.raises(EncodeError):
-        await CollectionRetriever(shelves, Broken()).retrieve(TOPICS[0], Scope())
 
 
 @pytest.mark.parametrize("query", ["", "  \n"])
