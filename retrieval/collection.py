@@ -38,6 +38,7 @@ from retrieval.visibility import visible
 from retrieval.writer import (
     LOCK,
     STORE,
+    Change,
     CollectionSettings,
     CollectionWriter,
     IngestOptions,
@@ -366,16 +367,21 @@ class Collection:
         def change(files: FileIngest, reload: bool) -> Outcome:
             return files.run(paths, loaders, prune=options.prune, reload=reload)
 
-        return self._writer().run(change, options)
+        return self._written(change, options)
 
     def forget(self, paths: Iterable[Path]) -> IngestReport:
         """Drop every file at or under `paths` from the collection; the files themselves are left alone."""
-        return self._writer().run(lambda files, _: files.forget(paths), IngestOptions())
+        return self._written(lambda files, _: files.forget(paths), IngestOptions())
 
-    def _writer(self) -> CollectionWriter:
-        return CollectionWriter(
+    def _written(self, change: Change, options: IngestOptions) -> IngestReport:
+        report = CollectionWriter(
             directory=self._directory, settings=self._settings, encoder=self._encoder, signature=self.signature()
-        )
+        ).run(change, options)
+        # Words that were missing may have been made for a generation that is loaded already.
+        if self._loaded is not None and self._loaded.missing:
+            state = self._store.state()
+            self._take_lexicon(state.snapshot, *self._lexicon.open(state, None, same=False))
+        return report
 
     def _clean_if_free(self) -> None:
         """Remove what a crashed writer left, unless one is at work: then it is that writer's."""

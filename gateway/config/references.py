@@ -53,6 +53,7 @@ def reference_problems(source: Source) -> Found:
             yield from names.all(check, (*path, "check", "collections"), "collections")
             for part in ("questions", "classifier"):
                 yield from names.one(_section(check, part), (*path, "check", part, "judge"), "judges")
+            yield from _thresholds_mean_something(route, path, _section(data, "collections"))
             yield from _upstream_fits(route, path, _section(data, "upstreams"))
     for index, key in enumerate(_list(data, "keys")):
         if isinstance(key, dict):
@@ -152,6 +153,20 @@ def _upstream_fits(route: Mapping[str, Any], path: Path, upstreams: Mapping[str,
             f"`{name}` (kind extractive) has nowhere to forward to; use other_paths: refuse, or an upstream of kind "
             "openai",
         )
+
+
+def _thresholds_mean_something(route: Mapping[str, Any], path: Path, collections: Mapping[str, Any]) -> Found:
+    """A fused rank says nothing of how well a passage fits, so no threshold may be compared with it."""
+    retrieval = _section(route, "retrieval")
+    if retrieval.get("min_score", 0.25) in (0, 0.0, "0"):
+        return
+    for name in _list(retrieval, "collections"):
+        if isinstance(name, str) and _section(_section(collections, name), "search").get("fusion") == "rrf":
+            yield (
+                (*path, "retrieval", "min_score"),
+                f"collection `{name}` fuses by rank (search.fusion: rrf), so scores say nothing; set min_score: 0, or "
+                "use fusion: calibrated",
+            )
 
 
 def _default(routes: Mapping[str, Any]) -> Found:

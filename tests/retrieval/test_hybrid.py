@@ -126,6 +126,15 @@ def test_a_collection_from_before_there_were_words_gets_them_without_encoding_ag
     assert encoder.seen == []
 
 
+def test_words_made_by_an_ingest_that_changed_nothing_are_searched_at_once(tmp_path: Path) -> None:
+    docs = write_library(tmp_path / "docs")
+    with Collection.open(tmp_path / "collection", DENSE_ONLY, CountingEncoder()) as old:
+        old.ingest([docs])
+    with Collection.open(tmp_path / "collection", SETTINGS, CountingEncoder()) as opened:
+        opened.ingest([docs])
+        assert opened.find(astray("lampblack", about=TOPICS[0]), 2).detail == ""
+
+
 def test_an_ingest_that_changes_nothing_mends_a_missing_or_damaged_lexical_leg(
     collection: Collection, tmp_path: Path
 ) -> None:

@@ -294,6 +294,24 @@ CASES = [
         "or take live out of request_options.release",
         id="a request may not ask for what cannot work",
     ),
+    pytest.param(
+        MINIMAL.replace("{paths: [docs]}", "{paths: [docs], search: {mode: dense, lexical_weight: 0.4}}"),
+        "gateway.yaml:5",
+        "mode: dense searches without words",
+        id="a weight for words that are not searched would do nothing",
+    ),
+    pytest.param(
+        MINIMAL.replace("{paths: [docs]}", "{paths: [docs], search: {languages: [en, de]}}"),
+        "gateway.yaml:5",
+        "languages of one script (en, de)",
+        id="two languages of one script cannot be told apart",
+    ),
+    pytest.param(
+        MINIMAL.replace("{paths: [docs]}", "{paths: [docs], search: {fusion: rrf}}"),
+        "gateway.yaml",
+        "set min_score: 0, or use fusion: calibrated",
+        id="a threshold on ranks would drop every passage or none",
+    ),
 ]
 
 
