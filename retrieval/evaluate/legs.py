@@ -10,12 +10,14 @@ Knows nothing of where a collection comes from.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from retrieval.collection import Collection
 from retrieval.errors import SearchError
@@ -28,8 +30,9 @@ from retrieval.types import Encoder
 FETCH = 200
 FOLDS = 5
 WEIGHTS = tuple(round(step * 0.05, 2) for step in range(21))
-# A weight has to be better than the best single leg by this much to be preferred: below it is chance.
-MARGIN = 0.001
+TIE = 0.001
+SURE = 1.96
+Grid: TypeAlias = npt.NDArray[np.float64]
 DENSE, LEXICAL, DEFAULT, RRF, FITTED = "dense", "lexical", "hybrid", "hybrid, rrf", "hybrid, fitted"
 
 
@@ -112,21 +115,22 @@ def evaluate(
     )
 
 
-def fit(by_weight: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """The weight whose mean over questions is best, the middle one of those that are as good; a leg alone on a tie.
+def fit(by_weight: Grid) -> float:
+    """The weight with the best mean over questions, the middle one of those as good; a leg alone unless that is worse.
 
-    `by_weight` has shape (weights, questions).
+    `by_weight` has shape (weights, questions). A mixture has to beat both legs by `SURE` standard errors of the paired
+    difference, or it would be chosen by chance half of the time.
     """
     means = by_weight.mean(axis=1)
-    best = float(means.max())
-    for alone in (0, len(WEIGHTS) - 1):
-        if means[alone] >= best - MARGIN:
-            return WEIGHTS[alone]
-    good = np.flatnonzero(means >= best - MARGIN)
-    return WEIGHTS[int(good[len(good) // 2])]
+    alone = max((0, len(WEIGHTS) - 1), key=lambda at: float(means[at]))
+    good = np.flatnonzero(means >= float(means.max()) - TIE)
+    chosen = int(good[len(good) // 2])
+    gain = by_weight[chosen] - by_weight[alone]
+    error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    return WEIGHTS[chosen] if float(gain.mean()) > SURE * error else WEIGHTS[alone]
 
 
-def _held_out(keys: Sequence[str], by_weight: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
+def _held_out(keys: Sequence[str], by_weight: Grid) -> list[float]:
     """For each question the weight that was fitted without its fold. Folds come from the ids, not from chance."""
     folds = np.array([int(hashlib.sha256(key.encode()).hexdigest(), 16) % FOLDS for key in keys])
     weights = {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from retrieval.collection import Collection
 from retrieval.errors import LoadError, SearchError
 from retrieval.evaluate.data import CorpusLoader, find_sets
-from retrieval.evaluate.legs import LEXICAL, MARGIN, WEIGHTS, evaluate, fit
+from retrieval.evaluate.legs import LEXICAL, WEIGHTS, evaluate, fit
 from retrieval.evaluate.measures import difference, figure, score
 from retrieval.writer import IngestOptions
 from tests.retrieval.library import SETTINGS, TOPICS, CountingEncoder
@@ -55,13 +55,14 @@ def test_the_same_data_gives_the_same_interval() -> None:
     assert difference(values, values).high == 0.0
 
 
-def test_a_fit_never_prefers_a_mixture_that_is_no_better_than_a_leg_alone() -> None:
-    by_weight = np.full((len(WEIGHTS), 4), 0.5)
-    by_weight[8] += MARGIN / 2
+def test_a_fit_never_prefers_a_mixture_that_is_better_than_a_leg_by_chance_only() -> None:
+    by_weight = np.full((len(WEIGHTS), 100), 0.5)
+    by_weight[8, :50] += 0.4
+    by_weight[8, 50:] -= 0.39
     assert fit(by_weight) == 0.0
-    by_weight[8] += 0.1
+    by_weight[8] += 0.2
     assert fit(by_weight) == WEIGHTS[8]
-    by_weight[-1] += 0.2
+    by_weight[-1] += 0.3
     assert fit(by_weight) == 1.0
 
 

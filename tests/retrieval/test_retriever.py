@@ -169,9 +169,9 @@ async def test_a_large_collection_is_searched_off_the_event_loop_and_a_small_one
     threads: list[int] = []
 
     class Watched(Collection):
-        def search(self, *arguments, **options):  # type: ignore[no-untyped-def]
+        def find(self, *arguments, **options):  # type: ignore[no-untyped-def]
             threads.append(threading.get_ident())
-            return super().search(*arguments, **options)
+            return super().find(*arguments, **options)
 
     with Watched.open(tmp_path / "c", SETTINGS, CountingEncoder()) as collection:
         collection.ingest([write_library(tmp_path / "docs")])
