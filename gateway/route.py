@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from gateway.config.model import (
+    AnthropicUpstreamConfig,
     ExtractiveUpstreamConfig,
     GatewayConfig,
     HttpUpstreamConfig,
@@ -69,6 +70,8 @@ class Route:
     forwards: bool
     default: bool
     needs_model: bool
+    speaks_messages: bool = False
+    """Its upstream speaks Anthropic's Messages API."""
 
     def effective(self, options: GroundingOptions) -> Effective:
         """How a request with these options is served.
@@ -175,6 +178,7 @@ def compile_route(name: str, config: RouteConfig, upstream: UpstreamConfig | Non
         forwards=config.other_paths == "forward",
         default=config.default,
         needs_model=isinstance(upstream, HttpUpstreamConfig),
+        speaks_messages=isinstance(upstream, AnthropicUpstreamConfig),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from litestar import Request, get
@@ -26,6 +27,8 @@ def catalogue_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHand
     def list_models(request: _REQUEST) -> dict[str, Any]:
         """The routes that the key may use, as models."""
         models = _models(at_desk(), caller(request))
+        if "anthropic-version" in request.headers:
+            return _model_page(models)
         return {"object": "list", "data": models}
 
     @get("/v1/models/{model:path}", sync_to_thread=False)
@@ -66,3 +69,18 @@ def catalogue_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHand
 
 def _models(desk: GatewayDesk, principal: Principal) -> list[dict[str, Any]]:
     return desk.runtime.table.models(principal, created=int(desk.started_at))
+
+
+def _model_page(models: list[dict[str, Any]]) -> dict[str, Any]:
+    """The list of models as Anthropic's clients read it."""
+    data = [
+        {
+            "type": "model",
+            "id": model["id"],
+            "display_name": model["id"],
+            "created_at": datetime.fromtimestamp(model["created"], UTC).isoformat(),
+        }
+        for model in models
+    ]
+    ids = [model["id"] for model in models] or [None]
+    return {"data": data, "has_more": False, "first_id": ids[0], "last_id": ids[-1]}

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`, by model name or under `/r/<route>`: from an ASGI scope to a settled exchange."""
+"""The endpoints that answer, by model name or under `/r/<route>`: from an ASGI scope to a settled exchange."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from gateway.api.incoming import (
     read_body,
     request_id_of,
 )
+from gateway.api.ingress import Ingress
 from gateway.api.settle import Settlement
 from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
@@ -30,79 +31,83 @@ from gateway.exchange.path import Exchange
 from gateway.route import Route
 from gateway.telemetry.trace_context import outgoing
 from gateway.wire import chat
+from gateway.wire.dialect import Dialect
 from gateway.wire.types import ChatRequest
 
 
-def chat_handler(at_desk: Callable[[], GatewayDesk]) -> ASGIRouteHandler:
-    """The handler of both addresses. Plain ASGI: the framework's request objects would cost more than the relay."""
+def answer_handler(at_desk: Callable[[], GatewayDesk], ingress: Ingress) -> ASGIRouteHandler:
+    """The handler of both addresses of a dialect. Plain ASGI: the framework's requests cost more than the relay."""
 
-    @asgi("/v1/chat/completions", copy_scope=False)
-    async def chat_completions(scope: Scope, receive: Receive, send: Send) -> None:
+    @asgi(ingress.path, copy_scope=False)
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         scope = cast("HTTPScope", scope)
         desk = at_desk()
         try:
             runtime = desk.enter()
         except GatewayError as error:
-            await _refuse(desk, scope, send, error)
+            await refuse(desk, scope, send, error, ingress.dialect)
             return
         try:
-            settlement = await _settlement(desk, runtime, scope, receive, send)
+            settlement = await _settlement(desk, runtime, ingress, scope, receive, send)
             if settlement is not None:
                 await settlement.run(receive)
         finally:
             await desk.leave(runtime)
 
-    return chat_completions
+    return answer
 
 
 async def _settlement(
-    desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive, send: Send
+    desk: GatewayDesk, runtime: Runtime, ingress: Ingress, scope: HTTPScope, receive: Receive, send: Send
 ) -> Settlement | None:
     """The exchange of a request, opened; None when there is nobody or nothing to serve."""
     try:
         if scope["method"] != "POST":
-            raise RequestError("use POST for chat completions", code="method_not_allowed")
-        exchange = await _exchange(desk, runtime, scope, receive)
-        return Settlement(exchange, desk, send, grace=exchange.parts.config.keep_alive_after)
+            raise RequestError(f"use POST for {ingress.path}", code="method_not_allowed")
+        exchange, dialect = await _exchange(desk, runtime, ingress, scope, receive)
+        return Settlement(exchange, desk, send, dialect, grace=exchange.parts.config.keep_alive_after)
     except GatewayError as error:
-        await _refuse(desk, scope, send, error)
+        await refuse(desk, scope, send, error, ingress.dialect)
     except ClientGoneError:
         pass
     except Exception as error:  # no handler of the framework stands around this route
         reference = secrets.token_hex(4)
         desk.services.observer.problem("request_crashed", error, path=path_of(scope), reference=reference)
         message = f"an error inside the gateway; its log has it as {reference}"
-        await _refuse(desk, scope, send, GatewayError(message))
+        await refuse(desk, scope, send, GatewayError(message), ingress.dialect)
     return None
 
 
-async def _refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: GatewayError) -> None:
+async def refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: GatewayError, dialect: Dialect) -> None:
+    """Answer with an error, in the client's dialect; there is no exchange."""
     desk.metrics.problem(error.code)
-    status, body, headers = error_response(error)
+    status, body, headers = error_response(error, dialect)
     await send_json(send, status, body, together(headers, echo(scope)))
 
 
-async def _exchange(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receive: Receive) -> Exchange:
+async def _exchange(
+    desk: GatewayDesk, runtime: Runtime, ingress: Ingress, scope: HTTPScope, receive: Receive
+) -> tuple[Exchange, Dialect]:
     headers = headers_of(scope)
-    server = runtime.config.server
+    server, table = runtime.config.server, runtime.table
     principal = runtime.keyring.identify(headers)
-    path_route = route_of(scope)
+    path_route, deployment = route_of(scope), deployment_of(scope)
     if path_route is not None:
         # Known before the body is read, so that nobody without a key can make us read one.
-        runtime.table.by_path(path_route, principal)
+        table.by_path(path_route, principal)
     elif not runtime.anonymous:
         principal.require_known()
+
+    def select(model: str | None) -> Route:
+        if path_route is not None:
+            return table.by_path(path_route, principal)
+        return table.by_model(deployment or model, principal)
+
     body = await read_body(headers, receive, server.max_body_bytes)
-    request = chat.parse_request(body, headers, runtime.limits)
-    deployment = deployment_of(scope)
-    if deployment is not None:
-        request = chat.with_model(request, deployment)
-    if path_route is not None:
-        route = runtime.table.by_path(path_route, principal)
-    else:
-        route = runtime.table.by_model(request.model, principal)
-    call = _call(desk, runtime, scope, headers, request, route, principal)
-    return Exchange(runtime.parts[route.name], request, call, desk.services)
+    asked = ingress.read(body, headers, runtime.limits, select)
+    request = asked.request if deployment is None else chat.with_model(asked.request, deployment)
+    call = _call(desk, runtime, scope, headers, request, asked.route, principal)
+    return Exchange(runtime.parts[asked.route.name], request, call, desk.services), asked.dialect
 
 
 def _call(

@@ -1,7 +1,8 @@
 """Events to bytes on an ASGI connection: the one place that knows whether the client streams.
 
-`PlainEdge` collects the events into one JSON body, `StreamEdge` frames each as a server-sent event. Both send the
-response's start as late as they can, so that an error before the first byte still gets its own status.
+`PlainEdge` collects the events into one JSON body, `StreamEdge` frames each as a server-sent event, both in the words
+of the client's dialect. Both send the response's start as late as they can, so that an error before the first byte
+still gets its own status.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from litestar.types import Send
 from gateway.errors import GatewayError, OverloadedError, UpstreamProtocolError, UpstreamStatusError
 from gateway.release import Out
 from gateway.wire import chat, sse
+from gateway.wire.dialect import CHAT, Dialect, StreamWriter
 from gateway.wire.fold import Fold
 
 Headers = list[tuple[bytes, bytes]]
@@ -41,8 +43,16 @@ def together(upstream: Headers, own: Headers) -> Headers:
     return [header for header in upstream if header[0] not in names] + own
 
 
-def error_response(error: GatewayError) -> tuple[int, bytes, Headers]:
-    """Status, body and headers of an error. An upstream's error passes through as it came."""
+def error_response(error: GatewayError, dialect: Dialect = CHAT) -> tuple[int, bytes, Headers]:
+    """Status, body and headers of an error. An upstream's error passes through as it came, if the dialect is one."""
+    status, body, headers = _error_response(error)
+    if dialect is not CHAT:
+        body = dialect.error(status, body)
+        headers = [_JSON, *(header for header in headers if header[0] != _JSON[0])]
+    return status, body, headers
+
+
+def _error_response(error: GatewayError) -> tuple[int, bytes, Headers]:
     headers: Headers = [_JSON]
     if isinstance(error, UpstreamStatusError):
         passed = encode_headers(error.headers)
@@ -98,12 +108,17 @@ class Edge(Protocol):
 
 
 class PlainEdge:
-    """One JSON body, sent when the exchange has been recorded. `own` gives our headers at the moment of sending."""
+    """One JSON body, sent when the exchange has been recorded. `own` gives our headers at the moment of sending.
 
-    def __init__(self, send: Send, own: Callable[[], Headers]) -> None:
+    `held` tells the dialect that nothing leaves before the verdict.
+    """
+
+    def __init__(self, send: Send, own: Callable[[], Headers], dialect: Dialect = CHAT, *, held: bool = False) -> None:
         self.started = False
         self._send = send
         self._own = own
+        self._dialect = dialect
+        self._held = held
         self._status = 200
         self._headers: Headers = []
         self._whole: bytes | None = None
@@ -125,12 +140,13 @@ class PlainEdge:
         body = self._whole
         if body is None:
             body = chat.completion((self._fold or Fold()).answer())
+        body = self._dialect.body(body, held=self._held)
         self.started = True
         await send_json(self._send, self._status, body, [_JSON, *together(self._headers, self._own())])
 
     async def fail(self, error: GatewayError) -> None:
         self.started = True
-        status, body, headers = error_response(error)
+        status, body, headers = error_response(error, self._dialect)
         await send_json(self._send, status, body, together(headers, self._own()))
 
     def stop(self) -> None:
@@ -148,9 +164,10 @@ class StreamEdge:
         send: Send,
         own: Callable[[], Headers],
         ready: Callable[[], Awaitable[None]],
+        writer: StreamWriter,
+        dialect: Dialect = CHAT,
         *,
         grace: float,
-        include_usage: bool,
     ) -> None:
         self.started = False
         self._send = send
@@ -158,7 +175,8 @@ class StreamEdge:
         self._ready = ready
         self._starting = asyncio.Lock()
         self._grace = grace
-        self._include_usage = include_usage
+        self._writer = writer
+        self._dialect = dialect
         self._status = 200
         self._headers: Headers = []
         self._ended = False
@@ -172,23 +190,21 @@ class StreamEdge:
         self._headers = [h for h in encode_headers(headers) if h[0] != b"content-type"]
 
     async def out(self, out: Out) -> None:
-        if out.whole:
-            events = chat.completion_events(out.data, include_usage=self._include_usage)
-            await self._write(b"".join([sse.event(data) for data in events]))
-        else:
-            await self._write(sse.event(out.data))
+        data = self._writer.whole(out.data) if out.whole else self._writer.chunk(out.data)
+        if data:
+            await self._write(data)
 
     async def end(self) -> None:
-        await self._close(sse.DONE)
+        await self._close(self._writer.close())
 
     async def fail(self, error: GatewayError) -> None:
-        """A real error response while nothing was sent; one error event, and no `[DONE]`, afterwards."""
+        """A real error response while nothing was sent; one error event, and no clean end, afterwards."""
         if self.started:
-            await self._close(sse.event(error_payload(error)))
+            await self._close(self._writer.fail(error_payload(error)))
             return
         self.stop()
         self.started = True
-        status, body, headers = error_response(error)
+        status, body, headers = error_response(error, self._dialect)
         await send_json(self._send, status, body, together(headers, self._own()))
 
     def stop(self) -> None:

@@ -88,7 +88,7 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
     if deployment is not None:
         # The version of Azure's API that the client speaks to us says nothing to the upstream, which may not be Azure.
         query = "&".join(part for part in query.split("&") if not part.startswith("api-version="))
-    relay = _Relay(desk, runtime, route, principal, scope, headers)
+    relay = Relay(desk, runtime, route, principal, scope, headers)
     await relay.run(f"{path}?{query}" if query else path, body, receive, send)
 
 
@@ -123,7 +123,7 @@ def _any(runtime: Runtime, principal: Principal) -> str | None:
     return usable[0] if len(usable) == 1 else None
 
 
-class _Relay:
+class Relay:
     """One forwarded request and its record."""
 
     def __init__(

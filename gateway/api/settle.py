@@ -28,6 +28,7 @@ from gateway.exchange.decide import Decision
 from gateway.exchange.path import Exchange
 from gateway.ledger.record import Outcome, Receipt
 from gateway.release import Out
+from gateway.wire.dialect import CHAT, Dialect
 
 CLIENT_CLOSED = 499
 """The status of a client that had gone, as nginx writes it."""
@@ -84,7 +85,7 @@ async def _ready(desk: Desk, opening: Awaitable[Receipt]) -> None:
 class Settlement:
     """One exchange on one connection."""
 
-    def __init__(self, exchange: Exchange, desk: Desk, send: Send, *, grace: float) -> None:
+    def __init__(self, exchange: Exchange, desk: Desk, send: Send, dialect: Dialect = CHAT, *, grace: float) -> None:
         self._exchange = exchange
         self._desk = desk
         self._submitted = False
@@ -94,17 +95,13 @@ class Settlement:
         # No method of ours: the edge would hold us as we hold it, and all that an exchange leaves would wait for the
         # garbage collector, which takes a tenth of the time of serving then.
         headers = partial(_headers, account)
-        self._edge: Edge = (
-            StreamEdge(
-                send,
-                headers,
-                partial(_ready, desk, opening),
-                grace=grace,
-                include_usage=account.request.include_usage,
-            )
-            if account.request.stream
-            else PlainEdge(send, headers)
-        )
+        held = exchange.held
+        self._edge: Edge
+        if account.request.stream:
+            writer = dialect.stream(held=held, include_usage=account.request.include_usage)
+            self._edge = StreamEdge(send, headers, partial(_ready, desk, opening), writer, dialect, grace=grace)
+        else:
+            self._edge = PlainEdge(send, headers, dialect, held=held)
 
     async def run(self, receive: Receive) -> None:
         """Serve the exchange to its end. Returns normally also when the client has gone."""

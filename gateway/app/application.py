@@ -18,12 +18,14 @@ from litestar.openapi import OpenAPIConfig
 import gateway
 from gateway.api.address import AddressedApp, path_of
 from gateway.api.catalogue import catalogue_handlers
-from gateway.api.chat import chat_handler
+from gateway.api.chat import answer_handler
 from gateway.api.check import check_handler
+from gateway.api.counting import counting_handler
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import error_response
 from gateway.api.forward import forward_handler
 from gateway.api.health import health_handlers
+from gateway.api.ingress import INGRESSES
 from gateway.api.records import record_handlers
 from gateway.errors import GatewayError, NotFoundError, RequestError
 from gateway.exchange.parts import Services
@@ -57,10 +59,11 @@ def make_desk(
 
 def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None) -> Litestar:
     """The ASGI application. `desk` is asked on each request, as it exists only once the lifespan has begun."""
-    chat = chat_handler(desk)
+    answering = [answer_handler(desk, ingress) for ingress in INGRESSES]
     app = AddressedApp(
         route_handlers=[
-            chat,
+            *answering,
+            counting_handler(desk),
             check_handler(desk),
             *catalogue_handlers(desk),
             *record_handlers(desk),
@@ -72,7 +75,7 @@ def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None
         openapi_config=OpenAPIConfig(title="Grounding Gateway", version=gateway.__version__, path="/schema"),
         logging_config=None,
     )
-    app.direct = dict.fromkeys(chat.paths, chat.fn)
+    app.direct = {path: handler.fn for handler in answering for path in handler.paths}
     return app
 
 

@@ -69,6 +69,11 @@ class Exchange:
         """The check runs after the client was served."""
         return self.parts.check is not None and self.call.check and self.call.release is Release.DETACHED
 
+    @property
+    def held(self) -> bool:
+        """Nothing of the answer leaves before its verdict."""
+        return self.parts.check is not None and self.call.check and self.call.release is Release.HELD
+
     def events(self) -> AsyncGenerator[Head | Out, None]:
         """The answer. Raises `GatewayError`; before the first `Out` that means that nothing of it was given out."""
         if self._untouched:

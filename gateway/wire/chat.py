@@ -36,6 +36,7 @@ from gateway.wire.rewrite import refused, repair_request, replaced, with_message
 from gateway.wire.types import ChatRequest, Delta, DeltaView, Turn
 
 __all__ = [
+    "BOM",
     "RequestLimits",
     "annotation_chunk",
     "closing_chunk",
@@ -55,6 +56,7 @@ __all__ = [
     "repair_request",
     "replaced",
     "request_text",
+    "top_level",
     "turns",
     "unknown_fields",
     "with_grounding",
@@ -66,7 +68,7 @@ __all__ = [
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VIEW: Final = msgspec.json.Decoder(DeltaView)
 _PIECE: Final = 1024 * 1024
-_BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = b"\xef\xbb\xbf"
 _ABSENT: Final = msgspec.Raw(b"")
 _EMPTY: Final = (b"", b"null", b"[]", b"{}")
 MAX_DEPTH: Final = 128
@@ -119,8 +121,8 @@ def parse_request(body: bytes, headers: Mapping[str, str], limits: RequestLimits
 
     Raises `RequestError` (400) with OpenAI's codes and the parameter at fault, `TooLargeError` (413) past a limit.
     """
-    body = body.removeprefix(_BOM)
-    fields = _top_level(body)
+    body = body.removeprefix(BOM)
+    fields = top_level(body)
     messages = _messages(fields, limits)
     n = _value(_INT, fields, "n", "an integer")
     if n is not None and not 1 <= n <= limits.max_choices:
@@ -217,7 +219,8 @@ def content_pieces(delta: Delta) -> Iterator[tuple[int, str]]:
                 yield choice.index, text
 
 
-def _top_level(body: bytes) -> dict[str, msgspec.Raw]:
+def top_level(body: bytes) -> dict[str, msgspec.Raw]:
+    """The top-level keys of a request body with the bytes of their values. Raises `RequestError`."""
     if not _is_utf8(body):
         raise RequestError("The request body is not valid UTF-8.", code="invalid_utf8")
     try:

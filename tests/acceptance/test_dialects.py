@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
 from tests.acceptance.asking import BOTH, ask
 from tests.acceptance.conftest import House
-from tests.acceptance.settings import UPSTREAM_KEY
+from tests.acceptance.settings import CELLS, KEY, UPSTREAM_KEY
 from tests.servers.messages import message, message_reply, text
-from tests.servers.upstream import Reply, completion, json_reply
+from tests.servers.upstream import Reply, chat_events, completion, json_reply, sse_reply
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
@@ -58,3 +59,56 @@ async def test_azure_on_both_sides(house: House) -> None:
     received = await house.upstream.request(0)
     assert received.path == "/openai/deployments/our-gpt/chat/completions?api-version=2024-10-21"
     assert received.headers["api-key"] == UPSTREAM_KEY
+
+
+def claude_client(house: House, route: str) -> anthropic.AsyncAnthropic:
+    return anthropic.AsyncAnthropic(base_url=f"{house.base_url}/r/{route}", api_key=KEY, max_retries=0)
+
+
+async def _message(house: House, route: str, said: str, *, stream: bool) -> tuple[Any, str]:
+    """The message of an Anthropic client, and the exchange's id."""
+    house.upstream.enqueue(sse_reply(chat_events(said, usage=True)) if stream else json_reply(completion(said)))
+    fields: Any = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "How heavy?"}]}
+    async with claude_client(house, route) as client:
+        if not stream:
+            raw = await client.messages.with_raw_response.create(**fields)
+            return await raw.parse(), raw.headers["x-grounding-exchange"]
+        async with client.messages.stream(**fields) as events:
+            return await events.get_final_message(), events.response.headers["x-grounding-exchange"]
+
+
+@pytest.mark.parametrize("route", [name for name in CELLS if name not in ("detached-annotate", "held-repair")])
+async def test_an_anthropic_client_gets_the_verdict_and_citations_of_every_mode(house: House, route: str) -> None:
+    shown = []
+    for stream in BOTH:
+        message, exchange = await _message(house, route, GOOD, stream=stream)
+        assert "".join(block.text for block in message.content) == GOOD
+        citations = [citation for block in message.content for citation in block.citations or ()]
+        assert {citation.type for citation in citations} == {"search_result_location"}
+        assert all(citation.source.startswith(f"{house.base_url}/v1/sources/") for citation in citations)
+        shown.append([block.model_dump(exclude_none=True) for block in message.content])
+        record = await house.record(exchange)
+        assert (record["outcome"], record["check_status"]) == ("completed", "passed")
+        assert record["path"] == f"/r/{route}/v1/messages"
+        facts = [fact for check in record["checks"] for fact in check["facts"]]
+        quotes = {evidence["quote"] for fact in facts for evidence in fact["evidence"]}
+        assert {citation.cited_text for citation in citations} <= quotes
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == (2 if route.startswith("held") else 1)
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+async def test_a_wrong_answer_never_reaches_an_anthropic_client(house: House, stream: bool) -> None:
+    """BerriAI/litellm #35257: the guard did not run on a streamed message, and the audit said it had."""
+    with pytest.raises(anthropic.UnprocessableEntityError) as blocked:
+        await _message(house, "held-block", BAD, stream=stream)
+    assert "90 km" not in blocked.value.response.text
+    refused, _ = await _message(house, "held-refusal", BAD, stream=stream)
+    assert refused.stop_reason == "refusal"
+    assert "90 km" not in refused.model_dump_json()
+
+
+async def test_a_key_in_anthropics_header_is_as_good(house: House) -> None:
+    async with anthropic.AsyncAnthropic(base_url=house.base_url, api_key="wrong", max_retries=0) as client:
+        with pytest.raises(anthropic.AuthenticationError):
+            await client.messages.create(model="claude", max_tokens=9, messages=[{"role": "user", "content": "x"}])

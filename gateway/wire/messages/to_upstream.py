@@ -38,6 +38,7 @@ _TIERS: Final = {"auto": "auto", "default": "standard_only", "standard_only": "s
 _EFFORTS: Final = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _LEAST_BUDGET: Final = 1024
+_TOOL_EXTRAS: Final = ("input_examples", "defer_loading", "eager_input_streaming", "allowed_callers")
 _NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 # Run by Anthropic's own servers; their calls and results are blocks that chat completions have no place for.
 _SERVER_TOOLS: Final = ("web_search", "web_fetch", "code_execution", "tool_search", "mcp_toolset")
@@ -227,6 +228,7 @@ def _tool(tool: Any, where: str) -> Block:
             block["description"] = function["description"]
         if function.get("strict"):
             block["strict"] = True
+        block.update((name, tool[name]) for name in _TOOL_EXTRAS if tool.get(name))
         return mark_cached(block, tool)
     if isinstance(kind, str) and "name" in tool and kind != "custom" and not kind.startswith(_SERVER_TOOLS):
         return dict(tool)  # a tool of Anthropic's that the client runs, such as bash_20250124

@@ -13,6 +13,7 @@ import msgspec
 from checks.types import Check
 from gateway.access.keys import Keyring
 from gateway.api.desk import GatewayDesk, Runtime
+from gateway.api.ingress import ChatIngress, Ingress
 from gateway.api.settle import Settlement
 from gateway.app.application import make_desk
 from gateway.exchange.parts import Call, RouteParts
@@ -67,8 +68,10 @@ class Setting:
     retriever: Retriever | None = None
     route: dict[str, Any] = field(default_factory=dict)
 
-    async def ask(self, *, stream: bool, gone: asyncio.Event | None = None, **fields: Any) -> Reply:
-        """Ask once; `gone` set means that the client has gone."""
+    async def ask(
+        self, *, stream: bool, gone: asyncio.Event | None = None, ingress: Ingress | None = None, **fields: Any
+    ) -> Reply:
+        """Ask once, by chat completions unless `ingress` says otherwise; `gone` set means that the client has gone."""
         parts_say = {"check": self.check is not None, "retrieval": self.retriever is not None}
         config = route_config(**{**parts_say, **self.route})
         parts = RouteParts(
@@ -85,8 +88,10 @@ class Setting:
         await ledger.aopen()
         desk = _desk(config, parts, ledger)
         body = {"model": "test", "messages": [{"role": "user", "content": "How far?"}], "stream": stream, **fields}
-        request = chat.parse_request(msgspec.json.encode(body), {})
         route = desk.runtime.table.routes["test"]
+        read = (ingress or ChatIngress()).read
+        asked = read(msgspec.json.encode(body), {}, chat.RequestLimits(), lambda model: route)
+        request = asked.request
         effective = route.effective(request.options)
         call = Call(
             id="ex_1",
@@ -100,7 +105,7 @@ class Setting:
         reply = Reply()
         exchange = Exchange(parts, request, call, desk.services)
         reply.exchange = weakref.ref(exchange)
-        await Settlement(exchange, desk, _send(reply), grace=60).run(_receive(gone))
+        await Settlement(exchange, desk, _send(reply), asked.dialect, grace=60).run(_receive(gone))
         await desk.close()
         reply.records, reply.openings = ledger.records, ledger.openings
         return reply
