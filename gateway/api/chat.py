@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import cast
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import HTTPScope, Receive, Scope, Send
 
 from gateway.access.keys import Principal
-from gateway.api.address import deployment_of, path_of, route_of
+from gateway.api.address import deployment_of, path_below_v1, path_of, route_of
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import error_response, send_json, together
+from gateway.api.forward import Relay
 from gateway.api.incoming import (
     ClientGoneError,
     base_url,
@@ -23,7 +25,7 @@ from gateway.api.incoming import (
     read_body,
     request_id_of,
 )
-from gateway.api.ingress import Ingress
+from gateway.api.ingress import Asked, Ingress, Unread
 from gateway.api.settle import Settlement
 from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
@@ -48,24 +50,49 @@ def answer_handler(at_desk: Callable[[], GatewayDesk], ingress: Ingress) -> ASGI
             await refuse(desk, scope, send, error, ingress.dialect)
             return
         try:
-            settlement = await _settlement(desk, runtime, ingress, scope, receive, send)
-            if settlement is not None:
-                await settlement.run(receive)
+            served = await _served(desk, runtime, ingress, scope, receive, send)
+            if isinstance(served, Settlement):
+                await served.run(receive)
+            elif served is not None:
+                await _pass_on(desk, served, ingress, scope, receive, send)
         finally:
             await desk.leave(runtime)
 
     return answer
 
 
-async def _settlement(
+class Passing(NamedTuple):
+    """A request that is passed on unread."""
+
+    relay: Relay
+    body: bytes
+
+
+async def _pass_on(
+    desk: GatewayDesk, passing: Passing, ingress: Ingress, scope: HTTPScope, receive: Receive, send: Send
+) -> None:
+    try:
+        await passing.relay.run(path_below_v1(scope), passing.body, receive, send)
+    except GatewayError as error:
+        await refuse(desk, scope, send, error, ingress.dialect)
+
+
+async def _served(
     desk: GatewayDesk, runtime: Runtime, ingress: Ingress, scope: HTTPScope, receive: Receive, send: Send
-) -> Settlement | None:
-    """The exchange of a request, opened; None when there is nobody or nothing to serve."""
+) -> Settlement | Passing | None:
+    """The exchange of a request, opened, or what passes unread; None when there is nobody or nothing to serve."""
     try:
         if scope["method"] != "POST":
             raise RequestError(f"use POST for {ingress.path}", code="method_not_allowed")
-        exchange, dialect = await _exchange(desk, runtime, ingress, scope, receive)
-        return Settlement(exchange, desk, send, dialect, grace=exchange.parts.config.keep_alive_after)
+        headers = headers_of(scope)
+        principal = runtime.keyring.identify(headers)
+        asked, body = await _asked(runtime, ingress, scope, headers, principal, receive)
+        if isinstance(asked, Unread):
+            return Passing(Relay(desk, runtime, asked.route, principal, scope, headers), body)
+        request = asked.request
+        call = _call(desk, runtime, scope, headers, request, asked.route, principal)
+        exchange = Exchange(runtime.parts[asked.route.name], request, call, desk.services)
+        return Settlement(exchange, desk, send, asked.dialect, grace=exchange.parts.config.keep_alive_after)
     except GatewayError as error:
         await refuse(desk, scope, send, error, ingress.dialect)
     except ClientGoneError:
@@ -85,12 +112,16 @@ async def refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: Gateway
     await send_json(send, status, body, together(headers, echo(scope)))
 
 
-async def _exchange(
-    desk: GatewayDesk, runtime: Runtime, ingress: Ingress, scope: HTTPScope, receive: Receive
-) -> tuple[Exchange, Dialect]:
-    headers = headers_of(scope)
-    server, table = runtime.config.server, runtime.table
-    principal = runtime.keyring.identify(headers)
+async def _asked(
+    runtime: Runtime,
+    ingress: Ingress,
+    scope: HTTPScope,
+    headers: dict[str, str],
+    principal: Principal,
+    receive: Receive,
+) -> tuple[Asked | Unread, bytes]:
+    """What is asked of which route, and the body that says so."""
+    table = runtime.table
     path_route, deployment = route_of(scope), deployment_of(scope)
     if path_route is not None:
         # Known before the body is read, so that nobody without a key can make us read one.
@@ -103,11 +134,11 @@ async def _exchange(
             return table.by_path(path_route, principal)
         return table.by_model(deployment or model, principal)
 
-    body = await read_body(headers, receive, server.max_body_bytes)
+    body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
     asked = ingress.read(body, headers, runtime.limits, select)
-    request = asked.request if deployment is None else chat.with_model(asked.request, deployment)
-    call = _call(desk, runtime, scope, headers, request, asked.route, principal)
-    return Exchange(runtime.parts[asked.route.name], request, call, desk.services), asked.dialect
+    if deployment is not None and isinstance(asked, Asked):
+        asked = replace(asked, request=chat.with_model(asked.request, deployment))
+    return asked, body
 
 
 def _call(

@@ -15,6 +15,8 @@ from gateway.wire import chat, raw
 from gateway.wire.dialect import CHAT, Dialect
 from gateway.wire.messages.from_client import chat_request
 from gateway.wire.messages.stream import MessagesDialect
+from gateway.wire.responses.from_client import chat_request as responses_request
+from gateway.wire.responses.to_client import ResponsesDialect
 from gateway.wire.types import ChatRequest
 
 Select = Callable[[str | None], Route]
@@ -32,6 +34,13 @@ class Asked:
     dialect: Dialect
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A request that its route passes on unread: it neither grounds nor checks, and its upstream knows the dialect."""
+
+    route: Route
+
+
 class Ingress(Protocol):
     """One endpoint that answers. `dialect` is how errors are written before a request could be read."""
 
@@ -41,7 +50,9 @@ class Ingress(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    def read(self, body: bytes, headers: Mapping[str, str], limits: chat.RequestLimits, select: Select) -> Asked:
+    def read(
+        self, body: bytes, headers: Mapping[str, str], limits: chat.RequestLimits, select: Select
+    ) -> Asked | Unread:
         """The request of a body. Raises `GatewayError`."""
         ...
 
@@ -70,6 +81,24 @@ class MessagesIngress:
         return Asked(chat.parse_request(translated, headers, limits), route, MESSAGES)
 
 
+class ResponsesIngress:
+    """`/v1/responses`."""
+
+    path = "/v1/responses"
+    dialect: Dialect = CHAT  # errors are the same, and so is their envelope
+
+    def read(
+        self, body: bytes, headers: Mapping[str, str], limits: chat.RequestLimits, select: Select
+    ) -> Asked | Unread:
+        value = decoded(body)
+        route = select(model_of(value))
+        if route.forwards and not route.grounds and not route.checks and not route.speaks_messages:
+            # Upstreams of this family know the dialect with all that needs their own storage.
+            return Unread(route)
+        translated = raw.encode(responses_request(value, native=route.speaks_messages))
+        return Asked(chat.parse_request(translated, headers, limits), route, ResponsesDialect(value))
+
+
 def decoded(body: bytes) -> dict[str, Any]:
     """A request body that has to be translated as a whole. Raises `RequestError`."""
     body = body.removeprefix(chat.BOM)
@@ -89,4 +118,4 @@ def model_of(value: Mapping[str, Any]) -> str | None:
     return model
 
 
-INGRESSES: Final[tuple[Ingress, ...]] = (ChatIngress(), MessagesIngress())
+INGRESSES: Final[tuple[Ingress, ...]] = (ChatIngress(), MessagesIngress(), ResponsesIngress())

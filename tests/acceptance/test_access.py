@@ -242,7 +242,7 @@ async def test_records_searched_for_with_what_is_no_text_are_a_mistake_of_the_ca
 
 async def test_a_route_that_does_not_serve_a_path_says_so_and_forwards_nothing(house: House) -> None:
     """BerriAI/litellm #14152: other endpoints were served around the guards in silence."""
-    for path in ("/responses", "/completions", "/embeddings", "/audio/speech", "/messages/batches"):
+    for path in ("/completions", "/embeddings", "/audio/speech", "/messages/batches"):
         response = await house.http.post(f"/r/held-block/v1{path}", json={"model": "m", "input": "hi"})
         assert response.status_code == 400
         assert response.json()["error"]["code"] == "path_not_served"

@@ -112,3 +112,28 @@ async def test_a_key_in_anthropics_header_is_as_good(house: House) -> None:
     async with anthropic.AsyncAnthropic(base_url=house.base_url, api_key="wrong", max_retries=0) as client:
         with pytest.raises(anthropic.AuthenticationError):
             await client.messages.create(model="claude", max_tokens=9, messages=[{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+async def test_a_client_of_responses_gets_the_verdict_and_the_citations(house: House, stream: bool) -> None:
+    house.upstream.enqueue(sse_reply(chat_events(GOOD, usage=True)) if stream else json_reply(completion(GOOD)))
+    client = house.client("held-annotate")
+    if stream:
+        async with client.responses.stream(model="m", input="How heavy?") as events:
+            answer: Any = await events.get_final_response()
+    else:
+        answer = await client.responses.create(model="m", input="How heavy?")
+    assert answer.output_text == GOOD
+    notes = answer.output[0].content[0].annotations
+    spans = [GOOD[note.start_index : note.end_index] for note in notes]
+    assert spans == ["The Falcon weighs 3 kg.", "It flies 40 km."]
+    record = await house.record(answer.grounding["exchange_id"])
+    assert (record["check_status"], record["path"]) == ("passed", "/r/held-annotate/v1/responses")
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+async def test_a_wrong_answer_never_reaches_a_client_of_responses(house: House, stream: bool) -> None:
+    house.upstream.enqueue(sse_reply(chat_events(BAD)) if stream else json_reply(completion(BAD)))
+    with pytest.raises(openai.UnprocessableEntityError) as blocked:
+        await house.client("held-block").responses.create(model="m", input="How heavy?", stream=stream)
+    assert "90 km" not in blocked.value.response.text

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.wire import raw
+from gateway.wire.calls import Call, Calls
 from gateway.wire.fold import Fold
 from gateway.wire.loose import content_text, loose_int, loose_text
 from gateway.wire.messages.errors import error_body
@@ -118,17 +119,6 @@ def _block_events(index: int, block: Block) -> Iterator[dict[str, Any]]:
     yield {"type": "content_block_stop", "index": index}
 
 
-class _Call:
-    """A tool call in pieces."""
-
-    __slots__ = ("arguments", "call_id", "name")
-
-    def __init__(self) -> None:
-        self.call_id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-
-
 class _LiveMessage:
     """A message whose blocks leave as they come."""
 
@@ -136,8 +126,7 @@ class _LiveMessage:
         self._started = False
         self._blocks = 0
         self._open: tuple[str, int] | None = None
-        self._calls: dict[int, _Call] = {}
-        self._places: dict[int, int] = {}
+        self._calls = Calls()
         self._flowing: int | None = None
         self._late: list[str] = []
         self._refusal: list[str] = []
@@ -164,14 +153,14 @@ class _LiveMessage:
         """What waited for the end, and the end."""
         if not self._started:
             yield self._start({})
-        calls = list(self._calls.values())
+        calls = self._calls.all
         if not calls and self._annotations:
             yield from self._cite()
         yield from self._end_block()
         for text in (self._late, self._refusal):
             if text:
                 yield from self._whole_block({"type": "text", "text": "".join(text)})
-        for index, call in self._calls.items():
+        for index, call in enumerate(calls):
             if index != self._flowing:
                 yield from self._whole_call(call)
         refusal = "".join(self._refusal)
@@ -188,7 +177,7 @@ class _LiveMessage:
         text, thoughts = content_text(delta.get("content") or "")
         if thoughts:
             yield from self._thinking({"text": thoughts}, 0)
-        if text and self._calls:
+        if text and self._calls.all:
             self._late.append(text)
         elif text:
             yield from self._begin("text", 0, {"type": "text", "text": ""})
@@ -225,42 +214,18 @@ class _LiveMessage:
             yield self._piece({"type": "signature_delta", "signature": block["signature"]})
 
     def _tool(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        index = self._index(piece)
-        call = self._calls.setdefault(index, _Call())
-        function = piece.get("function")
-        function = function if isinstance(function, dict) else {}
-        call.call_id = call.call_id or str(piece.get("id") or "")
-        name, arguments = function.get("name") or "", function.get("arguments") or ""
-        if name and name != call.name:
-            call.name += name
-        if arguments:
-            call.arguments.append(arguments)
-        if self._flowing is None and arguments and index == next(iter(self._calls)):
+        index, call, arguments = self._calls.take(piece)
+        if self._flowing is None and arguments and index == 0:
             # Its name is whole once arguments come.
             self._flowing = index
             yield from self._begin("tool", index, self._begun(call))
         if self._flowing == index and arguments:
             yield self._piece({"type": "input_json_delta", "partial_json": arguments})
 
-    def _index(self, piece: Mapping[str, Any]) -> int:
-        """Which call a piece belongs to; some servers leave the index out, or stuck at 0."""
-        index = loose_int(piece.get("index"))
-        identity = str(piece.get("id") or "")
-        last = max(self._calls, default=-1)
-        if index is None:
-            known = [place for place, call in self._calls.items() if identity and call.call_id == identity]
-            return known[0] if known else last + 1 if identity or last < 0 else last
-        place = self._places.get(index, index)
-        call = self._calls.get(place)
-        named = isinstance(piece.get("function"), dict) and piece["function"].get("name")
-        if call is not None and identity and named and call.call_id not in ("", identity):
-            place = self._places[index] = last + 1
-        return place
-
-    def _begun(self, call: _Call) -> Block:
+    def _begun(self, call: Call) -> Block:
         return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": {}}
 
-    def _whole_call(self, call: _Call) -> Iterator[dict[str, Any]]:
+    def _whole_call(self, call: Call) -> Iterator[dict[str, Any]]:
         yield from self._begin("tool", -1 - self._blocks, self._begun(call))
         yield self._piece({"type": "input_json_delta", "partial_json": "".join(call.arguments) or "{}"})
         yield from self._end_block()
