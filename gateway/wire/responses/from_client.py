@@ -215,7 +215,7 @@ def _named(tool: Any) -> dict[str, Any]:
 def _tool(tool: Any, where: str) -> dict[str, Any]:
     kind = tool.get("type") if isinstance(tool, dict) else None
     if kind == "function":
-        names = ("name", "description", "parameters", "strict")
+        names: tuple[str, ...] = ("name", "description", "parameters", "strict")
     elif kind == "custom":
         names = ("name", "description", "format")
     else:

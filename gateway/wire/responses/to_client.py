@@ -251,7 +251,7 @@ class ResponsesWriter:
             self._parts.add((item_id, part))
             yield {"type": "response.content_part.added", **place, "part": _empty_part(part)}
         if text:
-            more = {"logprobs": []} if part == "output_text" else {}
+            more: dict[str, Any] = {"logprobs": []} if part == "output_text" else {}
             yield {"type": f"response.{part}.delta", **place, "delta": text, **more}
 
     def _added(self, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
