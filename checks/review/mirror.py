@@ -51,7 +51,12 @@ class GitMirror:
         self._lock = threading.Lock()
         self._repository: pygit2.Repository | None = None
         self._tokens = InstallationTokens(settings.github_app, settings) if settings.github_app else None
+        self._closed = threading.Event()
         self.fetched_at: float | None = None
+
+    def close(self) -> None:
+        """Make a fetch that runs give up soon, so that nobody waits for it at the end of the process."""
+        self._closed.set()
 
     @property
     def name(self) -> str:
@@ -118,7 +123,7 @@ class GitMirror:
             self._pull(repository, [f"+{ref}:{ref}" for ref in self.settings.pull_refs], deadline)
 
     def _pull(self, repository: pygit2.Repository, specs: list[str], deadline: float) -> None:
-        callbacks = Callbacks(self.settings, self._tokens, deadline, self._clock)
+        callbacks = Callbacks(self.settings, self._tokens, self._over(deadline))
         prune = FetchPrune.PRUNE if specs == list(_BRANCHES) else FetchPrune.NO_PRUNE
         try:
             remote = repository.remotes.create_anonymous(self.settings.url)
@@ -135,6 +140,15 @@ class GitMirror:
                 remote.fetch(specs, **arguments)
         except (pygit2.GitError, OSError, ValueError, KeyError) as error:
             raise self._failed(callbacks.refusal or str(error)) from error
+
+    def _over(self, deadline: float) -> Callable[[], str]:
+        def over() -> str:
+            if self._closed.is_set():
+                return "the gateway is stopping"
+            late = self._clock() >= deadline
+            return f"it took longer than {self.settings.fetch_timeout_s:g} seconds" if late else ""
+
+        return over
 
     def _drop_vanished(self, repository: pygit2.Repository, remote: Any, callbacks: Callbacks) -> None:
         there = {head.name for head in remote.list_heads(callbacks=callbacks)}
@@ -188,7 +202,7 @@ class GitMirror:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if self._clock() >= deadline:
+                    if self._clock() >= deadline or self._closed.is_set():
                         raise self._failed("another process has been fetching it for too long") from None
                     time.sleep(_LOCK_RETRY_S)
             yield

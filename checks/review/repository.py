@@ -36,7 +36,7 @@ _MOST_SNAPSHOTS = 24
 _MOST_UNKNOWN = 1000
 _RETRY_UNKNOWN_S = 20.0
 _CONNECT_TIMEOUT_MS = 15_000
-_SILENCE_TIMEOUT_MS = 60_000
+_SILENCE_TIMEOUT_MS = 30_000
 
 T = TypeVar("T")
 Message = tuple[str, str]
@@ -95,6 +95,8 @@ class RepositoryPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for mirror in self._mirrors.values():
+            mirror.close()
         for task in self._refreshing:
             task.cancel()
         await asyncio.gather(*self._refreshing, return_exceptions=True)
@@ -235,11 +237,12 @@ class RouteRepositories:
         chosen = self._chosen(pin)
         if isinstance(chosen, str):
             return chosen
+        texts = [text for _, text in messages]
         if pin.revision is not None:
             if len(chosen) != 1:
                 return f"the request names a revision but no repository; this route has: {self._listed()}"
-            return await self._pinned(next(iter(chosen.values())), pin.revision, pin.base_revision)
-        texts = [text for _, text in messages]
+            (mirror,) = chosen.values()
+            return await self._pinned(mirror, pin.revision, pin.base_revision or await self._start(mirror, pin, texts))
         steps: list[Callable[[], Awaitable[Snapshot | None]]] = [
             lambda: self._by_permalinks(chosen, texts, pin.base_revision),
             lambda: self._by_blobs(chosen, texts, pin.base_revision),
@@ -281,6 +284,12 @@ class RouteRepositories:
         if base_commit is None:
             return f"repository {mirror.name} has no base revision {base!r}"
         return await self._pool.open(mirror, head, base_commit, notes)
+
+    async def _start(self, mirror: GitMirror, pin: Pin, texts: Sequence[str]) -> str | None:
+        """Where the diff in the request starts from, for a request that pins no base."""
+        head = await self._pool.commit(mirror, pin.revision or "")
+        diffs = await self._pool.read(lambda: blob_diffs(texts)) if head is not None else ()
+        return await self._pool.read(partial(_base, mirror, str(head), diffs)) if diffs else None
 
     async def _by_permalinks(
         self, mirrors: Mapping[str, GitMirror], texts: Sequence[str], base: str | None
@@ -330,6 +339,10 @@ def _snapshot(found: Snapshot | str) -> Snapshot | None:
 
 def _newest(mirror: GitMirror, commits: Sequence[str]) -> str | None:
     return newest(mirror.repository(), commits)
+
+
+def _base(mirror: GitMirror, head: str, diffs: Sequence[FileDiff]) -> str | None:
+    return find_base(mirror.repository(), head, diffs)
 
 
 def _spot(mirror: GitMirror, diffs: Sequence[FileDiff]) -> tuple[str, str | None, tuple[str, ...]] | None:

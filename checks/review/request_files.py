@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from checks.review.diffs import FileDiff, Hunk, find_diffs
+from checks.review.numbered_diffs import find_numbered_diffs
 from checks.review.paths import normalise
 from checks.review.recognise import is_generated
 from checks.review.symbols import outline
@@ -116,7 +117,7 @@ def read_messages(messages: Sequence[tuple[str, str]]) -> RequestSnapshot | None
     changes: dict[str, ChangedFile] = {}
     notes: list[str] = []
     for text in _newest(messages, notes):
-        for diff in find_diffs(text):
+        for diff in (*find_diffs(text), *find_numbered_diffs(text)):
             named = _named(diff, len(changes))
             changes[named.path] = named.changed
             for hunk in named.hunks:

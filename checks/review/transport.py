@@ -22,20 +22,15 @@ _MOST_GIVEN = 5
 
 
 class Callbacks(pygit2.RemoteCallbacks):
-    """The callbacks of one fetch. `deadline` is on `clock`."""
+    """The callbacks of one fetch. `over` says why it has to end now, "" while it may go on."""
 
     def __init__(
-        self,
-        settings: RepositorySettings,
-        tokens: InstallationTokens | None,
-        deadline: float,
-        clock: Callable[[], float],
+        self, settings: RepositorySettings, tokens: InstallationTokens | None, over: Callable[[], str]
     ) -> None:
         super().__init__()
         self._settings = settings
         self._tokens = tokens
-        self._deadline = deadline
-        self._clock = clock
+        self._over = over
         self._given = 0
         self.refusal = ""
 
@@ -63,8 +58,9 @@ class Callbacks(pygit2.RemoteCallbacks):
 
     def transfer_progress(self, stats: Any) -> None:
         """Called now and then while objects arrive."""
-        if self._clock() >= self._deadline:
-            raise self._refuse(f"it took longer than {self._settings.fetch_timeout_s:g} seconds")
+        why = self._over()
+        if why:
+            raise self._refuse(why)
 
     def sideband_progress(self, string: str) -> None:
         """The server's own words while it prepares."""

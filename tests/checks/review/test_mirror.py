@@ -194,6 +194,22 @@ def test_a_fetch_waits_for_another_process_and_says_so_when_it_waits_too_long(or
         os.close(handle)
 
 
+def test_a_gateway_that_stops_does_not_wait_for_its_fetches(
+    served: tuple[GitServer, str], origin: Repo, tmp_path: Path
+) -> None:
+    _, url = served
+    mirror = mirror_of(url, tmp_path, token="s3cret-token")
+    mirror.close()
+    with pytest.raises(RepositoryError, match="the gateway is stopping"):
+        mirror.fetch()
+
+
+def test_a_fetch_that_takes_too_long_says_so(served: tuple[GitServer, str], tmp_path: Path) -> None:
+    _, url = served
+    with pytest.raises(RepositoryError, match="it took longer than 0 seconds"):
+        mirror_of(url, tmp_path, token="s3cret-token", fetch_timeout_s=0.0).fetch()
+
+
 def test_an_unreachable_server_is_an_error_that_names_repository_and_address(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match=r"repository app could not be fetched from http://127\.0\.0\.1:9/x") as e:
         mirror_of("http://127.0.0.1:9/x", tmp_path).fetch()

@@ -143,6 +143,17 @@ async def test_of_several_branches_with_the_same_files_the_one_the_diff_starts_f
         assert "2 branches hold these files" in here.notes[1]
 
 
+async def test_a_pinned_commit_without_a_base_is_compared_with_what_the_diff_starts_from(
+    origin: Repo, tmp_path: Path
+) -> None:
+    base = origin.commit({"a.py": OLD})
+    head = origin.commit({"a.py": NEW}, base)
+    async with pool_of(tmp_path, settings(str(origin.path))) as pool:
+        here = await snapshot(pool, origin.diff(base, head), revision=head)
+        assert (here.base_revision, [c.path for c in here.changes()]) == (base, ["a.py"])
+        assert (await snapshot(pool, "no diff", revision=head)).base_revision is None
+
+
 async def test_a_diff_of_an_unknown_commit_falls_back_to_the_code_in_the_request(origin: Repo, tmp_path: Path) -> None:
     origin.commit({"a.py": OLD})
     prompt = "diff --git a/a.py b/a.py\nindex 1234567..89abcde 100644\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"

@@ -144,11 +144,32 @@ def test_endless_conversations_are_read_from_the_newest_message() -> None:
     assert "too long" in here.notes[0]
 
 
+def test_hunks_with_numbered_lines_as_some_bots_send_them_are_read_with_these_numbers() -> None:
+    prompt = (
+        "The diff:\n======\n## File: 'src/a.py'\n\n@@ -10,3 +10,3 @@ def load\n__new hunk__\n10  kept\n11 +    added\n"
+        "12  \n__old hunk__\n kept\n-    removed\n \n\n@@ -40,1 +40,2 @@\n__new hunk__\n40  x\n41 +y\n\n"
+        "## File: 'b.py'\n@@ -1,1 +1,1 @@\n__new hunk__\n1 +z\n======\nNow review.\n"
+    )
+    here = read(prompt)
+    new, old = here.read("src/a.py"), here.read("src/a.py", Side.LEFT)
+    assert new is not None
+    assert old is not None
+    assert (new.first_line, new.known, new.text.split("\n")[:3]) == (
+        10,
+        ((10, 12), (40, 41)),
+        ["kept", "    added", ""],
+    )
+    assert (old.first_line, old.text.split("\n")[:2]) == (10, ["kept", "    removed"])
+    assert text_of(here, "b.py") == "z"
+    assert {c.path for c in here.changes()} == {"src/a.py", "b.py"}
+
+
 LINE = st.sampled_from(
     [
         *("diff --git a/a.py b/a.py", "--- a/a.py", "+++ b/a.py", "@@ -1,2 +1,2 @@", "@@ -5 +5,9 @@", " ctx", "-old"),
         *("+new", "", "```", "````diff", "```python a.py", "prose", "index 123456..abcdef 100644", "rename from x"),
         *("+++ /dev/null", "\\ No newline at end of file", "<file path='b.py'>", "</file>", "...", "3 | x", "\t"),
+        *("## File: 'a.py'", "__new hunk__", "__old hunk__", "3 +new", "4  ctx"),
     ]
 )
 
