@@ -3,7 +3,10 @@
 ChecksError
 ├── ModelFileError     a shipped or configured model file is missing or broken
 ├── JudgeSetupError    a judge cannot be built from its configuration
-└── RepositoryError    a repository cannot be opened, or its objects cannot be read
+├── RepositoryError    a repository cannot be opened, or its objects cannot be read
+├── ReviewSetupError   a review check cannot be built from its settings
+├── LabelledDataError  labelled issues cannot be read
+└── CassetteError      a file of recorded replies cannot be read
 """
 
 from __future__ import annotations
@@ -27,3 +30,15 @@ class JudgeSetupError(ChecksError):
 
 class RepositoryError(ChecksError):
     """A repository cannot be opened, fetched, or its objects cannot be read."""
+
+
+class ReviewSetupError(ChecksError):
+    """The settings of a review check go against each other."""
+
+
+class LabelledDataError(ChecksError):
+    """Labelled issues for an evaluation cannot be read; the message names file and line."""
+
+
+class CassetteError(ChecksError):
+    """A file of recorded replies cannot be read; the message names the line."""

@@ -47,10 +47,7 @@ class CheckBuilder:
 
     async def _judge(self, name: str) -> VendorJudge:
         if name not in self._judges:
-            config = self._configs[name]
-            settings = _judge_settings(name, config)
-            judge: VendorJudge = OpenAIJudge(settings) if config.kind == "openai" else AnthropicJudge(settings)
-            self._judges[name] = await self._resources.enter_async_context(judge)
+            self._judges[name] = await self._resources.enter_async_context(open_judge(name, self._configs[name]))
         return self._judges[name]
 
     async def _classifier(self, config: ClassifierConfig) -> FactClassifier:
@@ -69,6 +66,12 @@ class CheckBuilder:
             assert check.questions.judge is not None
             return JudgeQuestions(await self._judge(check.questions.judge), per_fact=check.questions.per_fact)
         return TemplateQuestions(per_fact=check.questions.per_fact)
+
+
+def open_judge(name: str, config: JudgeConfig) -> VendorJudge:
+    """The judge of a section, to be entered as an async context manager."""
+    settings = _judge_settings(name, config)
+    return OpenAIJudge(settings) if config.kind == "openai" else AnthropicJudge(settings)
 
 
 def _judge_settings(name: str, config: JudgeConfig) -> JudgeSettings:

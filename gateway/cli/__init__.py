@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gateway import __version__
-from gateway.cli import commands, config, evaluate, keys
+from gateway.cli import checking, commands, config, evaluate, keys
 from gateway.cli.output import fail_with
 
 app = typer.Typer(
@@ -27,7 +27,7 @@ app.command("serve")(commands.serve)
 app.add_typer(config.app, name="config")
 app.command("ingest")(commands.ingest)
 app.command("ask")(commands.ask)
-app.command("check")(commands.check)
+app.add_typer(checking.app, name="check")
 app.add_typer(commands.verdicts, name="verdicts")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(keys.app, name="keys")

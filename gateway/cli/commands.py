@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -87,21 +86,6 @@ def ask(
     from gateway.cli.ask import ask as run
 
     raise SystemExit(run(_locate(config), question, route=route, key=key, as_json=as_json))
-
-
-def check(
-    answer: Annotated[str, typer.Argument(help="The answer to check; `-` reads it from standard input.")],
-    query: Annotated[str, typer.Option("--query", "-q", help="The question that it answers.")] = "",
-    config: ConfigFile = None,
-    route: RouteName = None,
-    key: ApiKey = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check a given answer. Exit code 1 unless it passed."""
-    from gateway.cli.ask import check as run
-
-    text = sys.stdin.read() if answer == "-" else answer
-    raise SystemExit(run(_locate(config), text, query=query, route=route, key=key, as_json=as_json))
 
 
 def migrate(

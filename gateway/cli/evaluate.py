@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli import evaluate_review
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure retrieval and checks on labelled data.")
 
 
 @app.callback()
 def _group() -> None:
     pass
+
+
+app.command("review")(evaluate_review.review)
 
 
 @app.command("retrieval")
