@@ -17,7 +17,7 @@ def _group() -> None:
     pass
 
 
-app.command("review")(evaluate_review.review)
+app.add_typer(evaluate_review.app)
 
 
 @app.command("retrieval")

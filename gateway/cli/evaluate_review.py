@@ -11,6 +11,9 @@ import typer
 from gateway.cli.panel import HELP
 
 
+app = typer.Typer(rich_markup_mode=None)
+
+
 class DataSet(StrEnum):
     """Sets of labelled issues."""
 
@@ -18,6 +21,7 @@ class DataSet(StrEnum):
     AACR = "aacr"
 
 
+@app.command("review")
 def review(
     data: Annotated[Path | None, typer.Option("--data", help="The folder with the labelled issues.")] = None,
     judges: Annotated[list[str] | None, typer.Option("--judge", help=HELP)] = None,
