@@ -10,7 +10,6 @@ import typer
 
 from gateway.cli.panel import HELP
 
-
 app = typer.Typer(rich_markup_mode=None)
 
 
