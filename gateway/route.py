@@ -15,6 +15,7 @@ from gateway.config.model import (
     ExtractiveUpstreamConfig,
     GatewayConfig,
     HttpUpstreamConfig,
+    ReviewCheckConfig,
     RouteConfig,
     UpstreamConfig,
 )
@@ -84,13 +85,15 @@ class Route:
         self._permit_repository(options)
         self._permit_filters(options.filters)
         check = None if options.check in (None, "on") else self._permitted_check(options.check)
+        if check is None and self.own.shadow:
+            check = self.own
         release = self._permitted_release(options.release)
         if check is None:
             return Effective(release=release, action=self.own.action) if release is not self.own.release else self.own
         if options.release is not None and options.release != check.release.value:
             raise RequestError(
-                f"grounding.check: {options.check} is served with release: {check.release}; leave grounding.release "
-                "out, or the check on",
+                f"grounding.check: {options.check or 'shadow'} is served with release: {check.release}; leave "
+                "grounding.release out, or the check on",
                 code="conflicting_options",
                 param="grounding.release",
             )
@@ -144,7 +147,8 @@ class Route:
                 )
 
     def _permit_repository(self, options: GroundingOptions) -> None:
-        if self.config.request_options.repository:
+        """Which repositories there are is the check's to know: for it one that is not the route's is not there."""
+        if self.config.names_repositories:
             return
         for name in ("repository", "revision", "base_revision"):
             if getattr(options, name) is not None:
@@ -171,7 +175,7 @@ def compile_route(name: str, config: RouteConfig, upstream: UpstreamConfig | Non
         # An extractive upstream has no models: naming one would put another's name to its answers.
         model=None if isinstance(upstream, ExtractiveUpstreamConfig) else config.model,
         client_model=config.client_model,
-        own=Effective(release=config.release, action=config.action),
+        own=_SHADOW if _only_records(config) else Effective(release=config.release, action=config.action),
         grounds=config.retrieval is not None,
         checks=config.check is not None,
         passthrough=config.auth == "passthrough",
@@ -180,6 +184,10 @@ def compile_route(name: str, config: RouteConfig, upstream: UpstreamConfig | Non
         needs_model=isinstance(upstream, HttpUpstreamConfig),
         speaks_messages=isinstance(upstream, AnthropicUpstreamConfig),
     )
+
+
+def _only_records(config: RouteConfig) -> bool:
+    return isinstance(config.check, ReviewCheckConfig) and config.check.shadow
 
 
 class RouteTable:

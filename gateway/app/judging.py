@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from checks.facts.aggregate import Aggregation
@@ -15,7 +14,16 @@ from checks.judge.base import JudgeSettings, VendorJudge
 from checks.judge.openai import OpenAIJudge
 from checks.types import Check, FactClassifier
 from gateway.app.plugins import load_plugin
-from gateway.config.model import ClassifierConfig, FactCheckConfig, JudgeConfig, PluginCheckConfig, RouteConfig
+from gateway.app.reviewing import ReviewBuilder
+from gateway.config.model import (
+    ClassifierConfig,
+    FactCheckConfig,
+    GatewayConfig,
+    JudgeConfig,
+    PluginCheckConfig,
+    ReviewCheckConfig,
+    RouteConfig,
+)
 from gateway.config.modes import Release
 from retrieval.types import Retriever
 
@@ -23,8 +31,9 @@ from retrieval.types import Retriever
 class CheckBuilder:
     """Builds the checks of one configuration; judges and the local classifier are shared between routes."""
 
-    def __init__(self, judges: Mapping[str, JudgeConfig], resources: AsyncExitStack) -> None:
-        self._configs = judges
+    def __init__(self, config: GatewayConfig, resources: AsyncExitStack) -> None:
+        self._configs = config.judges
+        self._reviews = ReviewBuilder(config, resources)
         self._resources = resources
         self._judges: dict[str, VendorJudge] = {}
         self._local: LocalClassifier | None = None
@@ -37,6 +46,8 @@ class CheckBuilder:
             return plugin
         if check is None:
             return None
+        if isinstance(check, ReviewCheckConfig):
+            return await self._reviews.build(check, [await self._judge(name) for name in check.judges])
         assert retriever is not None
         classifier = await self._classifier(check.classifier)
         questions = await self._questions(check)

@@ -27,7 +27,7 @@ async def build_runtime(config: GatewayConfig) -> Runtime:
             await upstream.aopen()
             resources.push_async_callback(upstream.aclose)
         collections = CollectionSet(config, resources)
-        checks = CheckBuilder(config.judges, resources)
+        checks = CheckBuilder(config, resources)
         config_version = version(config)
         parts = {
             name: await _parts(name, config, upstreams, collections, checks, config_version) for name in config.routes

@@ -104,6 +104,15 @@ def _verdict(grounding: dict[str, Any]) -> list[str]:
                 lines.append(
                     f"      {source.get('title', '')}: {quote}" if quote else f"      {source.get('title', '')}"
                 )
+        lines += [_issue(issue) for issue in checked.get("issues", [])]
     if grounding:
         lines.append(f"exchange {grounding['exchange_id']}")
     return lines
+
+
+def _issue(issue: dict[str, Any]) -> str:
+    line = f":{issue['start_line']}" if issue["start_line"] else ""
+    title = " ".join(issue["title"].split())
+    return (
+        f"  [{issue['label'] or issue.get('reason')}, {issue['action']}] {issue['path'] or '-'}{line} {title}".rstrip()
+    )

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from checks.types import FactLabel
 from gateway.config.base import Conflict, Strict, by_default, impossible
+from gateway.config.reviewing import ReviewCheckConfig
 
 
 class QuestionsConfig(Strict):
@@ -87,4 +88,4 @@ class PluginCheckConfig(Strict):
     whole_answer: bool = True
 
 
-CheckConfig = Annotated[FactCheckConfig | PluginCheckConfig, Field(discriminator="kind")]
+CheckConfig = Annotated[FactCheckConfig | ReviewCheckConfig | PluginCheckConfig, Field(discriminator="kind")]

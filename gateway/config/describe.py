@@ -20,6 +20,19 @@ _LEFT_OUT: Final[Any] = {
     "upstreams": {"__all__": {"api_key", "api_key_file", "headers", "proxy", "tls"}},
     "judges": {"__all__": {"api_key", "api_key_file", "proxy", "tls"}},
     "collections": {"__all__": {"encoder": {"api_key", "api_key_file"}}},
+    "repositories": {
+        "__all__": {
+            "token",
+            "token_file",
+            "deploy_key_passphrase",
+            "deploy_key_passphrase_file",
+            "deploy_key",
+            "deploy_key_file",
+            "github_app",
+            "proxy",
+            "ca_bundle",
+        }
+    },
     "keys": {"__all__": {"sha256"}},
 }
 

@@ -17,7 +17,9 @@ from gateway.config.problems import Path, listed, suggestion
 from gateway.config.source import Source
 from gateway.redact import redact
 
-_SECRET_KEYS: Final = frozenset({"api_key", "database_url", "secret", "headers", "proxy", "sha256", "options"})
+_SECRET_KEYS: Final = frozenset(
+    {"api_key", "database_url", "secret", "headers", "proxy", "sha256", "options", "token", "deploy_key_passphrase"}
+)
 _NAME_RULE: Final = (
     "is no name; use lower-case letters, digits, `.`, `_` and `-`, beginning with a letter or digit, at most 63 in all"
 )
@@ -113,7 +115,7 @@ class Explainer:
             return str(context["why"])
         if kind in _KINDS:
             return f"{_KINDS[kind]}{self._shown(path)}"
-        return redact(error["msg"])
+        return redact(error["msg"].removeprefix("Value error, "))
 
     def _key_text(self, kind: str, context: Mapping[str, Any], path: Path) -> str:
         if kind in ("literal_error", "enum"):

@@ -28,7 +28,7 @@ from gateway.config.source import MAX_BYTES, Source, parse
 from gateway.errors import ConfigError
 from gateway.redact import redact
 
-_SECRETS: Final = ("api_key", "database_url", "secret")
+_SECRETS: Final = ("api_key", "database_url", "secret", "token", "deploy_key_passphrase")
 _MAX_SECRET_BYTES: Final = 64_000
 
 
@@ -174,7 +174,7 @@ class _Files:
 
 def _secret_sections(data: Mapping[str, Any]) -> Iterator[tuple[problems.Path, dict[str, Any]]]:
     """Sections whose secrets may come from files."""
-    for group in ("upstreams", "judges", "collections"):
+    for group in ("upstreams", "judges", "collections", "repositories"):
         named = data.get(group)
         for name, section in named.items() if isinstance(named, dict) else ():
             if group == "collections" and isinstance(section, dict):

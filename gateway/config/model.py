@@ -45,6 +45,7 @@ from gateway.config.checking import (
 )
 from gateway.config.modes import Action, BlockResponse, BodyPolicy, Release, refusal_of
 from gateway.config.observing import TelemetryConfig
+from gateway.config.reviewing import RepositoryConfig, ReviewCheckConfig
 
 __all__ = [
     "DEFAULT_UNCHECKED",
@@ -69,9 +70,11 @@ __all__ = [
     "PluginUpstreamConfig",
     "Policy",
     "QuestionsConfig",
+    "RepositoryConfig",
     "RequestOptions",
     "Retries",
     "RetrievalConfig",
+    "ReviewCheckConfig",
     "RouteConfig",
     "SearchConfig",
     "Server",
@@ -152,8 +155,8 @@ class RequestOptions(Strict):
     """`off`: not checked (recorded as `disabled`); `shadow`: checked for the ledger only, as `release: detached`."""
     filters: bool = True
     """A request may narrow the search to passages with given metadata."""
-    repository: bool = False
-    """A request may name `repository`, `revision` and `base_revision` (code review)."""
+    repository: bool | None = None
+    """A request may name `repository`, `revision` and `base_revision`; by default where the check has repositories."""
 
 
 class RouteConfig(Strict):
@@ -197,7 +200,9 @@ class RouteConfig(Strict):
 
     def _mode_conflicts(self) -> Iterator[Conflict]:
         """Cells of the table of modes that cannot work, for the route's own values and for those a request may ask."""
-        whole = isinstance(self.check, PluginCheckConfig) and self.check.whole_answer
+        whole = isinstance(self.check, ReviewCheckConfig) or (
+            isinstance(self.check, PluginCheckConfig) and self.check.whole_answer
+        )
         own = refusal_of(self.release, self.action, self.block_response, whole_answer=whole)
         if own:
             yield Conflict(own, ("release", "action", "block_response", "check"))
@@ -226,6 +231,30 @@ class RouteConfig(Strict):
             )
             yield Conflict(why, ("request_options", "on_unchecked"))
 
+        yield from self._review_conflicts()
+
+    def _review_conflicts(self) -> Iterator[Conflict]:
+        check = self.check if isinstance(self.check, ReviewCheckConfig) else None
+        if self.request_options.repository and check is not None and not check.repositories:
+            why = (
+                "request_options.repository lets a request name a repository, and there is none to name; add "
+                "check: {kind: code_review, repositories: [...]}, or drop it"
+            )
+            yield Conflict(why, ("request_options", "check"))
+        if check is not None and check.shadow and self.request_options.release:
+            why = (
+                "check.shadow serves every answer at once and only records, so request_options.release has no effect; "
+                "drop one of the two"
+            )
+            yield Conflict(why, ("request_options", "check"))
+
+    @property
+    def names_repositories(self) -> bool:
+        """Whether a request may say which repository and revision it is about."""
+        if self.request_options.repository is not None:
+            return self.request_options.repository
+        return isinstance(self.check, ReviewCheckConfig) and bool(self.check.repositories)
+
     def unchecked_policy(self, reason: Reason) -> Policy:
         """What a choice that was not checked for `reason` means on this route.
 
@@ -234,7 +263,10 @@ class RouteConfig(Strict):
         given = self.on_unchecked.get(reason)
         if given is not None:
             return given
-        if self.action is Action.ANNOTATE:
+        if self.action is Action.ANNOTATE or (
+            self.action is Action.FILTER and isinstance(self.check, ReviewCheckConfig)
+        ):
+            # What was not judged of a review stays in it, as its policies say; a bot must not lose the rest.
             return Policy.ALLOW
         return DEFAULT_UNCHECKED[reason]
 
@@ -292,6 +324,7 @@ class GatewayConfig(Strict):
     upstreams: dict[Name, UpstreamConfig] = Field(min_length=1)
     judges: dict[Name, JudgeConfig] = Field(default={})
     collections: dict[Name, CollectionConfig] = Field(default={})
+    repositories: dict[Name, RepositoryConfig] = Field(default={})
     routes: dict[Name, RouteConfig] = Field(min_length=1)
     keys: tuple[KeyConfig, ...] = ()
     ledger: LedgerConfig = by_default(LedgerConfig)

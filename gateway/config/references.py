@@ -51,9 +51,12 @@ def reference_problems(source: Source) -> Found:
             yield from names.one(route, (*path, "upstream"), "upstreams")
             yield from names.all(_section(route, "retrieval"), (*path, "retrieval", "collections"), "collections")
             yield from names.all(check, (*path, "check", "collections"), "collections")
+            yield from names.all(check, (*path, "check", "judges"), "judges")
+            yield from names.all(check, (*path, "check", "repositories"), "repositories")
             for part in ("questions", "classifier"):
                 yield from names.one(_section(check, part), (*path, "check", part, "judge"), "judges")
             yield from _thresholds_mean_something(route, path, _section(data, "collections"))
+            yield from _costs(check, (*path, "check"), _section(data, "judges"))
             yield from _upstream_fits(route, path, _section(data, "upstreams"))
     for index, key in enumerate(_list(data, "keys")):
         if isinstance(key, dict):
@@ -102,6 +105,7 @@ class _Names:
         "upstreams": "an upstream",
         "collections": "a collection",
         "judges": "a judge",
+        "repositories": "a repository",
         "routes": "a route",
     }
 
@@ -127,6 +131,20 @@ class _Names:
         else:
             also = f"; `{but}` stands for all" if but else ""
             yield path, f"{text}which is not configured{suggestion(word, known)}; known: {listed(known)}{also}"
+
+
+def _costs(check: Mapping[str, Any], path: Path, judges: Mapping[str, Any]) -> Found:
+    """A cap on costs needs to know what things cost."""
+    if check.get("max_cost_usd") is None:
+        return
+    for name in _list(check, "judges"):
+        judge = judges.get(name) if isinstance(name, str) else None
+        if isinstance(judge, dict) and (judge.get("input_price") is None or judge.get("output_price") is None):
+            yield (
+                (*path, "max_cost_usd"),
+                f"needs the prices of every judge, and `{name}` has none; add judges.{name}.input_price and "
+                "output_price (USD per million tokens), or drop the cap",
+            )
 
 
 def _upstream_fits(route: Mapping[str, Any], path: Path, upstreams: Mapping[str, Any]) -> Found:
