@@ -16,7 +16,7 @@ from typing import Any, Final
 import tree_sitter
 import tree_sitter_json
 
-from checks.review.findings.found import Mark, Quoting, Slot, Span
+from checks.review.findings.found import MOST_ISSUES, Mark, Quoting, Slot, Span
 
 DEEPEST: Final = 64
 LONGEST: Final = 1_000_000
@@ -144,9 +144,9 @@ def regions(text: str, skipped: Sequence[Span], use: Callable[[Region], bool]) -
 
     Returns how far further text can change nothing: the start of a piece that the text ended in, or the text's length.
     """
-    position, failures, barred = 0, 0, 0
+    position, failures, barred, count = 0, 0, 0, 0
     sure = len(text)
-    while failures < _FAILURES and (match := _START.search(text, position)) is not None:
+    while failures < _FAILURES and count < MOST_ISSUES and (match := _START.search(text, position)) is not None:
         start = match.start()
         while barred < len(skipped) and skipped[barred][1] <= start:
             barred += 1
@@ -154,10 +154,14 @@ def regions(text: str, skipped: Sequence[Span], use: Callable[[Region], bool]) -
             position = skipped[barred][1]
             continue
         extent = _extent(text, start)
-        readable = start < extent.whole <= start + LONGEST
+        position = extent.end
+        if extent.whole > start + LONGEST:
+            sure = min(sure, start)
+            continue
+        readable = start < extent.whole
         root = _parse(text, start, extent) if readable else None
         used = root is not None and use(Region(start, extent.end, root))
-        position = extent.end
+        count += used
         if extent.closers and not used and extent.end == len(text):
             sure = min(sure, start)
         if extent.closers and not used and not extent.deep:

@@ -68,15 +68,18 @@ class _Walk:
         for index, line in enumerate(self.lines):
             if len(self.found) >= MOST_ISSUES:
                 break
-            # What a line without its end says may still change.
-            self.partial = not line.whole
+            # What a line without its end says may still change; what another format has taken stays taken.
+            self.partial = not line.whole and line.kind is not Kind.TAKEN
             if line.kind is Kind.BLANK:
                 self.blank, self.table = True, None
                 continue
             if line.kind in (Kind.CODE, Kind.TAKEN):
                 self.body_seen = True
-                if self.head is not None and self.ends_item(line):
+                # Issues of another format are no part of this one, so that one can leave without the other.
+                if self.head is not None and (line.kind is Kind.TAKEN or self.ends_item(line)):
                     self.close()
+                if line.kind is Kind.TAKEN:
+                    self.item = self.title = self.group_start = None
             elif not self.in_table(index, line):
                 self.text_line(line)
             self.prior, self.last, self.blank = self.last, line, False

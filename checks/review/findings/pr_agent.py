@@ -34,7 +34,7 @@ _KEY_LINE: Final = re.compile(
     rf"^(?P<lead>[ \t]*(?:-[ \t]+)?(?:{'|'.join(_STRINGS)}):[ \t]+)(?P<value>[^\n|>\"'\[{{&*!][^\n]*)$", re.MULTILINE
 )
 _TROUBLE: Final = re.compile(r":(?=\s)|(?<=\s)#|[%@`\t]|:$")
-_OUTER_LINE: Final = re.compile(r"^(?![ \t]|- |-$|#|[\w.\[\]-]+:(?:[ \t]|$))[^\n]+", re.MULTILINE)
+_OUTER_LINE: Final = re.compile(r"^(?![ \t]|- |-$|[\w.\[\]-]+:(?:[ \t]|$))[^\n]+", re.MULTILINE)
 _UNSEEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
 

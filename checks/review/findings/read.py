@@ -32,6 +32,9 @@ LONGEST: Final = 4_000_000
 _JSON_FENCES: Final = ("", "json", "jsonc", "json5", "jsonl", "ndjson", "sarif", "text", "txt", "plaintext", "output")
 
 
+_FENCES: Final = ("```", "````", "`````", "~~~", "~~~~")
+
+
 @dataclass(frozen=True, slots=True)
 class _Scan:
     """What was read of a text: blocks in order, and how far no further text can change it."""
@@ -83,7 +86,7 @@ def treat(
     """
     kept = review.layout
     # A review that was put together by somebody else has no layout: its text tells.
-    blocks = kept if isinstance(kept, tuple) and kept else _scan(review.text).blocks
+    blocks = kept if isinstance(kept, tuple) else _scan(review.text).blocks
     places = {
         (found.issue.start, found.issue.end, found.issue.format): number
         for number, found in enumerate(found for block in blocks for found in block.found)
@@ -123,7 +126,7 @@ def _scan(text: str) -> _Scan:
     _yaml(text, blocks)
     for block in (workflow.read(text), pipe_rows.read(text)):
         _take(blocks, [block] if block is not None else [])
-    rest = markdown.read(text, _spans(blocks))
+    rest = markdown.read(text, _with_fences(text, _spans(blocks)))
     if rest is not None:
         blocks.append(rest)
     ordered = tuple(sorted(blocks, key=lambda block: block.start))
@@ -134,7 +137,7 @@ def _json(text: str, blocks: list[Block]) -> int:
     barred = [span for span, info in fenced(text) if info.split(" ")[0] not in _JSON_FENCES] if "```" in text else []
 
     def use(region: jsontext.Region) -> bool:
-        block = jsonblocks.read(text, region) if len(blocks) < MOST_ISSUES else None
+        block = jsonblocks.read(text, region)
         if block is None:
             return False
         blocks.append(block)
@@ -203,6 +206,23 @@ def _spans(blocks: Sequence[Block]) -> list[Span]:
         else:
             spans.append((block.start, block.end))
     return sorted(spans)
+
+
+def _with_fences(text: str, spans: Sequence[Span]) -> list[Span]:
+    """The spans with the fence lines right around them, which go where their contents go."""
+    out: list[Span] = []
+    for start, end in spans:
+        line = text.rfind("\n", 0, start) + 1
+        before = text.rfind("\n", 0, max(0, line - 1)) + 1
+        after = text.find("\n", end) + 1
+        until = text.find("\n", after) if after else -1
+        opened = not text[line:start].strip() and text[before:line].lstrip().startswith(_FENCES)
+        closed = after and text[after : until if until >= 0 else len(text)].strip() in _FENCES
+        if opened:
+            start = before
+            end = (until if until >= 0 else len(text)) if closed else end
+        out.append((start, end))
+    return out
 
 
 def _settled(blocks: Sequence[Block], sure: int) -> int:

@@ -52,6 +52,9 @@ def settle(text: str, edits: Iterable[TextEdit]) -> tuple[TextEdit, ...]:
         if text[edit.start : edit.end] == edit.replacement:
             continue
         if out and edit.start < out[-1].end:
+            if edit.end > out[-1].end and not edit.replacement and not out[-1].replacement:
+                # Two removals share a blank line.
+                out[-1] = TextEdit(out[-1].start, edit.end)
             continue
         out.append(edit)
     return tuple(out)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.review.findings import read_review, settled
-from checks.review.types import Completeness, Issue
+from checks.review.findings import apply, read_review, settled, treat
+from checks.review.types import Completeness, Issue, Treated, Treatment
 from tests.checks.review.findings import samples
 from tests.checks.review.findings.samples import ALL
 
@@ -93,3 +95,22 @@ def test_issues_of_mixed_answers_never_change_once_settled(text: str, data: st.D
         border = settled(text[:length])
         early = [facts(issue) for issue in read_review(text[:length]).issues if issue.end <= border]
         assert early == [fact for fact in whole if fact[1] <= border]
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from(sorted(ALL)), min_size=2, max_size=2), st.sampled_from(["\n", "\n\n"]), st.data())
+def test_a_verdict_on_one_format_takes_nothing_from_another(
+    names: list[str], between: str, data: st.DataObject
+) -> None:
+    first, second = (ALL[name] for name in names)
+    text = first.text + between + second.text
+    review = read_review(text)
+    spans = sorted((issue.start, issue.end) for issue in review.issues)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    what = {issue.number: Treated(treatment=Treatment.DROP) for issue in review.issues}
+    assert read_review(apply(text, treat(review, what))).issues == ()
+    whole = [facts(issue)[:6] for issue in review.issues]
+    for length in data.draw(st.lists(st.integers(0, len(text)), max_size=6)):
+        got = [facts(issue)[:6] for issue in read_review(text[:length], truncated=True).issues]
+        assert got == whole[: len(got)]
