@@ -162,6 +162,7 @@ def _ledger_settings(config: GatewayConfig) -> LedgerSettings:
         fsync=spool.fsync,
         max_bytes=spool.max_bytes,
         retention_days=config.ledger.retention_days,
+        maintain=config.ledger.maintain,
     )
 
 

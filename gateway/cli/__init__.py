@@ -32,6 +32,7 @@ app.add_typer(commands.verdicts, name="verdicts")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(keys.app, name="keys")
 app.command("migrate")(commands.migrate)
+app.command("maintain")(commands.maintain)
 
 
 def _show_version(*, wanted: bool) -> None:

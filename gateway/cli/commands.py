@@ -97,6 +97,7 @@ def migrate(
     from contextlib import AsyncExitStack
 
     from gateway.app.serving import open_database
+    from gateway.cli.maintain import make_partitions
     from gateway.cli.output import emit
     from gateway.config.load import load
     from migrations.run import migrate as run
@@ -106,11 +107,25 @@ def migrate(
     async def work() -> list[str]:
         async with AsyncExitStack() as stack:
             url, _ = await open_database(loaded, stack)
-            return await run(url, phase=phase.value)
+            done = await run(url, phase=phase.value)
+            if not loaded.ledger.maintain:  # the gateway cannot make what it needs to begin with
+                await make_partitions(url)
+            return done
 
     done = asyncio.run(work())
     text = f"migrated: {', '.join(done)}" if done else "nothing to do"
     emit({"migrated": done}, as_json=as_json, text=text)
+
+
+def maintain(
+    config: ConfigFile = None,
+    months: Annotated[int, typer.Option("--months", min=1, max=24, help="So many months ahead.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Make the ledger's partitions ahead, and drop those past `ledger.retention_days`. For a job, with its own role."""
+    from gateway.cli.maintain import maintain as run
+
+    raise SystemExit(run(_locate(config), months=months, as_json=as_json))
 
 
 verdicts = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read recorded verdicts.")

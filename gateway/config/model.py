@@ -304,14 +304,18 @@ class LedgerConfig(Strict):
     migrate: Literal["all", "pre", "never"] = "all"
     """How far `serve` migrates the schema before it listens: `never` leaves it to `grounding-gateway migrate`."""
 
+    maintain: bool = True
+    """Make and drop the months' partitions; false leaves that to `grounding-gateway maintain` and another role."""
+
     @model_validator(mode="after")
-    def _own_postgres_is_migrated(self) -> Self:
-        if self.migrate == "never" and self.database_url is None:
+    def _own_postgres_is_looked_after(self) -> Self:
+        left = "migrate: never" if self.migrate == "never" else "" if self.maintain else "maintain: false"
+        if left and self.database_url is None:
             why = (
-                "migrate: never leaves the schema to somebody else, and nobody else can reach a Postgres of the "
-                "gateway's own; name a database in database_url, or drop migrate"
+                f"{left} leaves the schema to somebody else, and nobody else can reach a Postgres of the gateway's "
+                "own; name a database in database_url, or leave it out"
             )
-            raise impossible(Conflict(why, ("migrate",)))
+            raise impossible(Conflict(why, (left.partition(":")[0],)))
         return self
 
 

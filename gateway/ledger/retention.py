@@ -1,4 +1,4 @@
-"""Dropping what is old, month by month: a partition goes in milliseconds and leaves no bloat.
+"""Partitions made ahead, and dropped when they are old: a month goes in milliseconds and leaves no bloat.
 
 A month is dropped only when all of it is older than the limit. Knows nothing of schedules.
 """
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import LedgerUnavailableError
 from gateway.ledger import statements
 from gateway.ledger.store import PostgresStore
-from gateway.ledger.tables import TABLES, next_month, partition_month
+from gateway.ledger.tables import TABLES, months_ahead, next_month, partition_month
 
 
 async def drop_before(store: PostgresStore, limit: date, *, tables: Sequence[str] = TABLES) -> list[str]:
@@ -50,6 +50,21 @@ async def _drop(connection: AsyncConnection, limit: date, tables: frozenset[str]
             await connection.execute(text(statements.DETACH_PARTITION.format(**values)))
         await connection.execute(text(statements.DROP_PARTITION.format(**values)))
         dropped.append(name)
+    return dropped
+
+
+async def look_after(
+    store: PostgresStore, now: datetime, limits: Sequence[tuple[int | None, Sequence[str]]], *, months: int = 2
+) -> list[str]:
+    """Make the partitions of this month and the `months` after it; drop those of tables older than their days.
+
+    Returns the names of those dropped. None days keep everything. Raises `LedgerUnavailableError`.
+    """
+    await store.ensure_partitions(months_ahead(now.date().replace(day=1), months))
+    dropped: list[str] = []
+    for days, tables in limits:
+        if days is not None:
+            dropped += await drop_before(store, limit_for(now, days), tables=tables)
     return dropped
 
 

@@ -32,7 +32,7 @@ from gateway.ledger.secret import load_hash_key
 from gateway.ledger.spool import Spool
 from gateway.ledger.spool_file import Fsync, Group, SpoolFile, new_path, spool_paths
 from gateway.ledger.store import PostgresStore
-from gateway.ledger.tables import BODY_TABLES, TABLES, month_of, months_ahead
+from gateway.ledger.tables import BODY_TABLES, TABLES, month_of
 
 _log = structlog.get_logger(__name__)
 _NO_PARTITION: Final = "23514"  # check_violation; the tables have no other check
@@ -52,7 +52,8 @@ class LedgerSettings:
 
     `fsync`: `off` and `normal` survive the death of the process, `full` also that of the machine. `max_bytes` and
     `max_records` bound what waits for Postgres. `linger_s` is how long a batch may gather. `retention_days` drops whole
-    months of everything, `body_retention_days` of conversations only; None keeps them.
+    months of everything, `body_retention_days` of conversations only; None keeps them. `maintain` false leaves
+    partitions to another role: records of a month that has none yet wait for it.
     """
 
     directory: Path
@@ -66,6 +67,7 @@ class LedgerSettings:
     close_timeout_s: float = 10.0
     retention_days: int | None = None
     body_retention_days: int | None = None
+    maintain: bool = True
 
 
 class _Source(Protocol):
@@ -257,20 +259,17 @@ class SpooledLedger:
             _log.warning("ledger_revive_failed", error=str(error))
 
     async def _prepare(self) -> None:
-        """Partitions of this month and the next two; once an hour."""
+        """Once an hour: partitions of this month and the next two, or a look whether Postgres is there."""
         if time.monotonic() < self._upkeep_at:
             return
-        now = datetime.now(UTC)
-        await self._store.ensure_partitions(months_ahead(now.date().replace(day=1), 2))
-        for days, tables in (
-            (self._settings.retention_days, TABLES),
-            (self._settings.body_retention_days, BODY_TABLES),
-        ):
-            if days is not None:
-                limit = retention.limit_for(now, days)
-                dropped = await retention.drop_before(self._store, limit, tables=tables)
-                if dropped:
-                    _log.info("partitions_dropped", partitions=dropped)
+        settings = self._settings
+        if settings.maintain:
+            limits = ((settings.retention_days, TABLES), (settings.body_retention_days, BODY_TABLES))
+            dropped = await retention.look_after(self._store, datetime.now(UTC), limits)
+            if dropped:
+                _log.info("partitions_dropped", partitions=dropped)
+        else:
+            await self._store.ping()
         self._upkeep_at = time.monotonic() + _UPKEEP_S
 
     async def _drain(self, *, isolate: bool) -> bool:
@@ -327,6 +326,8 @@ class SpooledLedger:
             try:
                 self._written += await self._store.write(records)
             except RecordRefusedError as error:
+                if error.sqlstate == _NO_PARTITION and not self._settings.maintain:
+                    raise LedgerUnavailableError("there is no partition yet: `grounding-gateway maintain`") from error
                 if error.sqlstate != _NO_PARTITION or not await self._make_partitions(records):
                     return error.message
                 self._written += await self._store.write(records)

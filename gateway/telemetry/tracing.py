@@ -8,6 +8,7 @@ and counted: telemetry never holds up an answer. Knows nothing of HTTP requests 
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import threading
 from collections import deque
@@ -48,6 +49,8 @@ class Tracing:
 
     def __init__(self, settings: TracingSettings) -> None:
         self._settings = settings
+        # Ids have to differ, not to be secret; asking the system for each would take longer than all the rest.
+        self._bits = random.Random(secrets.randbits(256)).getrandbits  # noqa: S311
         self._waiting: deque[tuple[TracedExchangeView, TraceContext]] = deque()
         self._wake = threading.Event()
         self._stopping = False
@@ -75,7 +78,7 @@ class Tracing:
 
     def begin(self, headers: Mapping[str, str]) -> TraceContext:
         """The context of an exchange that begins with these headers (lower-case names)."""
-        return begin(headers, self._settings.ratio, secrets.randbits)
+        return begin(headers, self._settings.ratio, self._bits)
 
     def ended(self, record: TracedExchangeView, context: TraceContext | None) -> None:
         """An exchange has ended. Kept are sampled traces, and every one that went wrong. Never blocks."""

@@ -56,6 +56,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}
 {{- fail "autoscaling.minReplicas is above autoscaling.maxReplicas" }}
 {{- end }}
+{{- $host := dig "server" "host" "" .Values.config -}}
+{{- if or (hasPrefix "127." $host) (has $host (list "localhost" "::1")) }}
+{{- fail "config.server.host is a loopback address, where neither probes nor clients reach the gateway: leave it out" }}
+{{- end }}
+{{- if and (kindIs "string" (dig "server" "drain_seconds" 20 .Values.config)) (not .Values.terminationGracePeriodSeconds) }}
+{{- fail "config.server.drain_seconds is no number, so the chart cannot tell how long a pod may take: set terminationGracePeriodSeconds" }}
+{{- end }}
 {{- if and .Values.ingress.enabled (not .Values.ingress.host) }}
 {{- fail "ingress.enabled needs ingress.host" }}
 {{- end }}
@@ -63,6 +70,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 
 {{/* gateway.yaml: the user's configuration with the settings that follow from the chart. */}}
 {{- define "gateway.config" -}}
+{{- include "gateway.configFor" (dict "root" . "database" .Values.database) -}}
+{{- end }}
+
+{{/* The same for the jobs, which may have a role of their own in the database. */}}
+{{- define "gateway.jobConfig" -}}
+{{- include "gateway.configFor" (dict "root" . "database" (ternary .Values.maintenance .Values.database (not (empty .Values.maintenance.existingSecret)))) -}}
+{{- end }}
+
+{{- define "gateway.configFor" -}}
+{{- $database := .database -}}
+{{- with .root -}}
 {{- $server := dict "host" "0.0.0.0" "log_format" "json" -}}
 {{- $server = mergeOverwrite $server (deepCopy (.Values.config.server | default dict)) -}}
 {{- $_ := set $server "port" (int .Values.containerPort) -}}
@@ -70,15 +88,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $_ := set $server "secret_file" (printf "/run/secrets/%s/%s" .Values.serverSecret.existingSecret .Values.serverSecret.key) -}}
 {{- end -}}
 {{- $ledger := deepCopy (.Values.config.ledger | default dict) -}}
-{{- $_ := set $ledger "database_url_file" (printf "/run/secrets/%s/%s" .Values.database.existingSecret .Values.database.key) -}}
+{{- $_ := set $ledger "database_url_file" (printf "/run/secrets/%s/%s" $database.existingSecret $database.key) -}}
 {{- if .Values.migrations.enabled -}}
 {{- $_ := set $ledger "migrate" "never" -}}
+{{- end -}}
+{{- if .Values.maintenance.existingSecret -}}
+{{- $_ := set $ledger "maintain" false -}}
 {{- end -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config "data_dir" "/var/lib/grounding-gateway" -}}
 {{- $_ := set $config "server" $server -}}
 {{- $_ := set $config "ledger" $ledger -}}
 {{- toYaml $config -}}
+{{- end -}}
 {{- end }}
 
 {{- define "gateway.podSecurity" -}}
@@ -97,10 +119,13 @@ runAsNonRoot: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Names of the Secrets that are mounted as files, each once. */}}
+{{/* Names of the Secrets that are mounted as files, each once; jobs have the maintenance role's in place of the gateway's. */}}
 {{- define "gateway.secretNames" -}}
-{{- $names := concat (list .Values.database.existingSecret .Values.serverSecret.existingSecret) .Values.secretFiles -}}
-{{- $names | compact | uniq | toJson -}}
+{{- $database := .root.Values.database.existingSecret -}}
+{{- if .job -}}
+{{- $database = .root.Values.maintenance.existingSecret | default $database -}}
+{{- end -}}
+{{- concat (list $database .root.Values.serverSecret.existingSecret) .root.Values.secretFiles | compact | uniq | toJson -}}
 {{- end }}
 
 {{/* Volumes of every pod, gateway or job; `configMap` is the name of the one with gateway.yaml. */}}
@@ -109,7 +134,7 @@ capabilities: {drop: [ALL]}
   configMap: {name: {{ .configMap }}}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
-{{- range include "gateway.secretNames" .root | fromJsonArray }}
+{{- range include "gateway.secretNames" . | fromJsonArray }}
 - name: {{ printf "secret-%s" (. | replace "." "-") | trunc 63 | trimSuffix "-" }}
   secret: {secretName: {{ . }}, defaultMode: 0440}
 {{- end }}
@@ -125,7 +150,7 @@ capabilities: {drop: [ALL]}
 {{- range include "gateway.secretNames" . | fromJsonArray }}
 - {name: {{ printf "secret-%s" (. | replace "." "-") | trunc 63 | trimSuffix "-" }}, mountPath: /run/secrets/{{ . }}, readOnly: true}
 {{- end }}
-{{- with .Values.extraVolumeMounts }}
+{{- with .root.Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}

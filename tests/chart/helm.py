@@ -82,5 +82,11 @@ def one(manifests: Iterable[Manifest], kind: str, name: str | None = None) -> Ma
 
 def pods(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
     """The pod templates, by the name of what makes them."""
-    kinds = ("StatefulSet", "Deployment", "Job")
-    return {m["metadata"]["name"]: m["spec"]["template"] for m in manifests if m["kind"] in kinds}
+    found = {}
+    for manifest in manifests:
+        spec = manifest.get("spec", {})
+        if manifest["kind"] in ("StatefulSet", "Job"):
+            found[manifest["metadata"]["name"]] = spec["template"]
+        elif manifest["kind"] == "CronJob":
+            found[manifest["metadata"]["name"]] = spec["jobTemplate"]["spec"]["template"]
+    return found

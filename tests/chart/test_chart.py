@@ -104,8 +104,9 @@ def test_the_gateway_reads_the_configuration_that_the_chart_writes(helm: Helm, n
     assert container["ports"][0]["containerPort"] == reading.config.server.port
     # Requests, then checks that go on without their clients, then the spool: a kill before would cut them off.
     assert spec["terminationGracePeriodSeconds"] >= 2 * reading.config.server.drain_seconds + 10
-    for migration in (m for m in manifests if m["metadata"]["name"].endswith("-migrate")):
-        assert migration["data"]["gateway.yaml"] == gateway_yaml(manifests)
+    for migration in (m for m in manifests if m["metadata"]["name"].endswith(("-migrate", "-maintenance"))):
+        other_role = migration["data"]["gateway.yaml"].replace("/run/secrets/ledger-owner/", "/run/secrets/ledger/")
+        assert other_role == gateway_yaml(manifests)
 
 
 def test_records_that_wait_for_postgres_survive_pods_and_the_end_of_the_release(helm: Helm) -> None:
@@ -162,6 +163,22 @@ def test_the_schema_is_migrated_before_pods_change_and_finished_after(helm: Helm
     assert "migrate" not in yaml.safe_load(gateway_yaml(helm.template(LIVE)))["ledger"]
 
 
+def test_only_jobs_see_the_credentials_of_the_role_that_may_change_tables(helm: Helm) -> None:
+    manifests = helm.template(EVERYTHING)
+    seen = {
+        name: {volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume}
+        for name, pod in pods(manifests).items()
+    }
+    assert "ledger-owner" not in seen["checked-chat"]
+    assert "ledger" in seen["checked-chat"]
+    jobs = {"checked-chat-migrate-pre", "checked-chat-migrate-all", "checked-chat-maintain"}
+    assert seen.keys() - {"checked-chat"} == jobs
+    assert all("ledger-owner" in seen[job] and "ledger" not in seen[job] for job in jobs)
+    assert yaml.safe_load(gateway_yaml(manifests))["ledger"]["maintain"] is False
+    cron = one(manifests, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert cron["containers"][0]["args"] == ["maintain", "--months", "6"]
+
+
 def test_probes_speak_what_the_gateway_speaks(helm: Helm) -> None:
     def probes(values: dict[str, Any]) -> list[dict[str, Any]]:
         container = one(helm.template(values), "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
@@ -209,6 +226,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "replicas without a shared seed": ({"replicaCount": 2}, "serverSecret.existingSecret is missing"),
     "scaling without a shared seed": ({"autoscaling": {"enabled": True}}, "serverSecret.existingSecret is missing"),
     "two sources of documents": ({"documents": {"existingClaim": "a", "configMap": "b"}}, "keep one of the two"),
+    "an address nobody reaches": ({"config": configuration(server={"host": "127.0.0.1"})}, "loopback"),
+    "a drain of unknown length": (
+        {"config": configuration(server={"drain_seconds": "${DRAIN}"})},
+        "set terminationGracePeriodSeconds",
+    ),
     "an ingress for no host": ({"ingress": {"enabled": True}}, "ingress.host"),
     "a largest number below the least": (
         {"serverSecret": {"existingSecret": "s"}, "autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 2}},

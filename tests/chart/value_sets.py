@@ -54,6 +54,7 @@ USUAL: dict[str, Any] = {
 EVERYTHING: dict[str, Any] = {
     **USUAL,
     "fullnameOverride": "checked-chat",
+    "maintenance": {"existingSecret": "ledger-owner", "months": 6},
     "image": {"repository": "registry.example.com/gateway", "digest": "sha256:" + DIGEST},
     "imagePullSecrets": [{"name": "registry"}],
     "config": configuration(
