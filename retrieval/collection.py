@@ -248,8 +248,6 @@ class Collection:
         return [distinct_hits(line, passages, k, scope) for line in found]
 
     def _weight(self, text: str) -> float:
-        if self._fusion.lexical_weight is not None:
-            return self._fusion.lexical_weight
         return self._fusion.weight(len(self._encoder.token_offsets(text)), words_of(text))
 
     def _allowed(self, loaded: _Loaded, scope: Scope) -> tuple[int, npt.NDArray[np.int64] | None]:
@@ -269,6 +267,12 @@ class Collection:
         """A passage by id if it exists and these groups may see it."""
         passage = self._store.passage(passage_id)
         return passage if passage and visible(passage.metadata, Scope(groups=groups)) else None
+
+    def beside(self, passage: Passage, count: int, scope: Scope) -> list[Passage]:
+        """Passages just before and after one of this collection that the scope may see, in reading order."""
+        if self._store.passage(passage.id) is None:
+            return []
+        return [each for each in self._store.beside(passage, count) if visible(each.metadata, scope)]
 
     def documents(self) -> list[StoredDocument]:
         """Every document, by id, whoever may see it: for the operator."""

@@ -196,6 +196,19 @@ class PassageStore:
         found = self._all(f"SELECT {PASSAGE_COLUMNS} FROM passage WHERE id = ?", passage_id)  # noqa: S608
         return passage_from(found[0]) if found else None
 
+    def beside(self, passage: Passage, count: int) -> list[Passage]:
+        """Up to `count` passages just before and just after one in its document, in reading order."""
+        found = []
+        for where, order in (("start < ?", "DESC"), ("start > ?", "ASC")):
+            found += self._all(
+                f"SELECT {PASSAGE_COLUMNS} FROM passage WHERE document_id = ? AND {where} "  # noqa: S608 - constants
+                f"ORDER BY start {order} LIMIT ?",
+                passage.document_id,
+                passage.start,
+                count,
+            )
+        return sorted((passage_from(row) for row in found), key=lambda each: each.start)
+
     def documents(self) -> list[StoredDocument]:
         """Every document, by id."""
         found = self._all(

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from gateway.app.encoders import build_encoder
-from gateway.config.model import CollectionConfig, EncoderConfig, GatewayConfig, RouteConfig, SearchConfig
+from gateway.config.model import (
+    CollectionConfig,
+    EncoderConfig,
+    GatewayConfig,
+    RerankConfig,
+    RetrievalConfig,
+    RouteConfig,
+    SearchConfig,
+)
 from retrieval.collection import Collection
 from retrieval.encode.batcher import Batcher
 from retrieval.errors import RetrievalError
@@ -16,7 +25,7 @@ from retrieval.index.fusion import Fusion, FusionMethod
 from retrieval.index.lexical import LexicalSettings
 from retrieval.retriever import CollectionRetriever, RetrieverSettings
 from retrieval.split import SplitSettings
-from retrieval.types import Encoder, Passage
+from retrieval.types import Encoder, Passage, Reranker
 from retrieval.writer import CollectionSettings
 
 
@@ -50,6 +59,18 @@ def open_collection(config: GatewayConfig, name: str, encoder: Encoder, *, for_r
     return Collection.open(directory, collection_settings(section), encoder, for_rebuild=for_rebuild)
 
 
+def build_reranker(config: RerankConfig) -> tuple[Reranker, Callable[[], None]]:
+    """The reranker of a section, and what closes its connections."""
+    import httpx
+
+    from retrieval.rerank import EndpointReranker, EndpointSettings
+
+    headers = {"authorization": f"Bearer {config.api_key.get_secret_value()}"} if config.api_key else {}
+    client = httpx.Client(headers=headers, timeout=config.timeout)
+    settings = EndpointSettings(url=config.url, dialect=config.dialect, model=config.model or "")
+    return EndpointReranker(settings, client), client.close
+
+
 class CollectionSet:
     """The collections that a configuration's routes read, with one batcher per encoder."""
 
@@ -65,6 +86,19 @@ class CollectionSet:
         opened = {name: await self._open(name) for name in names}
         batcher = self._batchers[self._config.collections[names[0]].encoder]
         return CollectionRetriever(opened, batcher, RetrieverSettings(collections=tuple(names), k=k))
+
+    async def prompt_retriever(self, config: RetrievalConfig) -> CollectionRetriever:
+        """The retriever of a route's prompts: as above, and with what the section adds to a search."""
+        opened = {name: await self._open(name) for name in config.collections}
+        batcher = self._batchers[self._config.collections[config.collections[0]].encoder]
+        settings = RetrieverSettings(collections=config.collections, k=config.k, diversity=config.diversity)
+        settings = replace(settings, neighbours=config.neighbours)
+        if config.rerank is None:
+            return CollectionRetriever(opened, batcher, settings)
+        settings = replace(settings, rerank_candidates=config.rerank.candidates, rerank_timeout_s=config.rerank.timeout)
+        reranker, close = build_reranker(config.rerank)
+        self._resources.callback(close)
+        return CollectionRetriever(opened, batcher, settings, reranker)
 
     async def _open(self, name: str) -> Collection:
         if name not in self._collections:

@@ -60,7 +60,7 @@ async def _parts(
 ) -> RouteParts:
     route = config.routes[name]
     retrieval = route.retrieval
-    retriever = await collections.retriever(retrieval.collections, retrieval.k) if retrieval else None
+    retriever = await collections.prompt_retriever(retrieval) if retrieval else None
     evidence = check_collections(route)
     evidence_retriever = await collections.retriever(evidence, _evidence_k(route)) if evidence else None
     section = config.upstreams[route.upstream]

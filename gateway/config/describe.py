@@ -33,6 +33,7 @@ _LEFT_OUT: Final[Any] = {
             "ca_bundle",
         }
     },
+    "routes": {"__all__": {"retrieval": {"rerank": {"api_key", "api_key_file"}}}},
     "keys": {"__all__": {"sha256"}},
 }
 

@@ -184,6 +184,12 @@ def _secret_sections(data: Mapping[str, Any]) -> Iterator[tuple[problems.Path, d
                 path = (group, name)
             if isinstance(section, dict):
                 yield path, section
+    routes = data.get("routes")
+    for name, route in routes.items() if isinstance(routes, dict) else ():
+        retrieval = route.get("retrieval") if isinstance(route, dict) else None
+        rerank = retrieval.get("rerank") if isinstance(retrieval, dict) else None
+        if isinstance(rerank, dict):
+            yield ("routes", name, "retrieval", "rerank"), rerank
     for group in ("ledger", "server"):
         section = data.get(group)
         if isinstance(section, dict):

@@ -119,6 +119,20 @@ class Server(Strict):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class RerankConfig(Strict):
+    """A server that puts hits in order, question and passage read together; late or failed, it changes nothing."""
+
+    url: str = Field(pattern=ADDRESS)
+    """The whole address, e.g. `https://api.example.com/v1/rerank`."""
+    dialect: Literal["cohere", "tei"] = "cohere"
+    model: str | None = None
+    api_key: SecretStr | None = None
+    api_key_file: AnyPath | None = None
+    """A file that holds the key, e.g. a mounted secret."""
+    candidates: int = Field(default=30, ge=2, le=200)
+    timeout: float = Field(default=1.0, gt=0)
+
+
 class RetrievalConfig(Strict):
     """Grounding of a route's prompts. Leave the section out to forward prompts as they come."""
 
@@ -129,6 +143,11 @@ class RetrievalConfig(Strict):
     weak_score: float = Field(default=0.4, ge=-1, le=1)
     """A best hit below this makes the retrieval `weak` instead of `grounded`."""
     token_budget: int = Field(default=2_000, ge=64)
+    diversity: float = Field(default=0.0, ge=0, le=1)
+    """Above 0, passages that repeat the words of better ones give way to others."""
+    neighbours: int = Field(default=0, ge=0, le=3)
+    """Passages before and after each hit that come along, after all hits, as far as the budget goes."""
+    rerank: RerankConfig | None = None
     timeout: float = Field(default=5.0, gt=0)
     filters: dict[str, str] = Field(default={})
     """Always in force; a request can only narrow further."""

@@ -67,7 +67,7 @@ async def retrieve(
     grounded = _ground(parts, config, request, hits, services)
     if not grounded.hits:
         return Retrieval(RetrievalStatus.NO_CONTEXT, request, query, detail="no passage fits the token budget")
-    status = RetrievalStatus.GROUNDED if hits[0].score >= config.weak_score else RetrievalStatus.WEAK
+    status = RetrievalStatus.GROUNDED if max(hit.score for hit in hits) >= config.weak_score else RetrievalStatus.WEAK
     return Retrieval(status, grounded.request, query, grounded.hits, found.detail)
 
 

@@ -174,11 +174,13 @@ def test_the_home_folder_is_understood() -> None:
 
 
 def test_secrets_come_from_files_without_their_line_end(tmp_path: Path) -> None:
-    for name in ("up", "judge", "encoder", "db", "fence"):
+    for name in ("up", "judge", "encoder", "db", "fence", "rerank"):
         (tmp_path / name).write_text(f"{SECRET}-{name}\n")
         (tmp_path / name).chmod(0o600)
     text = MINIMAL.replace('9/v1"', '9/v1", api_key_file: up').replace("model: m}", "model: m, api_key_file: judge}")
     text = text.replace("[docs]}\njudges", "[docs], encoder: {api_key_file: encoder}}\njudges")
+    rerank = 'rerank: {url: "http://127.0.0.1:9/rerank", api_key_file: rerank}'
+    text = text.replace("collections: [docs]}", f"collections: [docs], {rerank}}}", 1)
     text += "ledger: {database_url_file: db}\nserver: {secret_file: fence}\n"
     reading = read(write(tmp_path, text), {})
     config = reading.require()
@@ -188,11 +190,12 @@ def test_secrets_come_from_files_without_their_line_end(tmp_path: Path) -> None:
         config.collections["docs"].encoder.api_key,
         config.ledger.database_url,
         config.server.secret,
+        retrieval.rerank.api_key if (retrieval := config.routes["support"].retrieval) and retrieval.rerank else None,
     ]
     values = [secret.get_secret_value() if secret else None for secret in found]
-    assert values == [f"{SECRET}-{name}" for name in ("up", "judge", "encoder", "db", "fence")]
+    assert values == [f"{SECRET}-{name}" for name in ("up", "judge", "encoder", "db", "fence", "rerank")]
     assert reading.warnings == ()
-    assert {path.name for path in reading.files} == {"gateway.yaml", "up", "judge", "encoder", "db", "fence"}
+    assert {path.name for path in reading.files} == {"gateway.yaml", "up", "judge", "encoder", "db", "fence", "rerank"}
 
 
 def test_a_secret_file_that_everybody_can_read_is_a_warning(tmp_path: Path) -> None:
