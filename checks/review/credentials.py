@@ -41,8 +41,9 @@ class GitHubApp:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositorySettings:
     """One repository. `url` is https, ssh (`git@host:owner/name.git` too), `file://`, or a local path, which is read
-    where it lies. Secrets are texts: `token`, `ssh_key` (PEM), `github_app`. `web_url` is where its permalinks live,
-    derived from `url` where that is possible. `pull_refs` are fetched when a commit is found in no branch."""
+    where it lies. The host key of an ssh address has to stand in the user's `~/.ssh/known_hosts`. Secrets are texts:
+    `token`, `ssh_key` (PEM), `github_app`. `web_url` is where its permalinks live, derived from `url` where that is
+    possible. `pull_refs` are fetched when a commit is found in no branch."""
 
     name: str
     url: str = field(repr=False)

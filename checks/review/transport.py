@@ -56,6 +56,17 @@ class Callbacks(pygit2.RemoteCallbacks):
                 return pygit2.UserPass(self._settings.username, secret)
         raise self._refuse("the server asks for credentials, and none of the kind it takes are configured")
 
+    def certificate_check(self, certificate: None, valid: bool, host: bytes | str) -> bool:
+        """Called with libgit2's finding about a TLS certificate or an ssh host key; without this method a host key
+        would be taken unseen."""
+        if not valid:
+            name = host.decode() if isinstance(host, bytes) else host
+            self.refusal = (
+                f"{name} cannot be trusted: its certificate is signed by no known CA, or its ssh host key is not in "
+                "the known_hosts of the user that runs the gateway"
+            )
+        return valid
+
     def transfer_progress(self, stats: Any) -> None:
         """Called now and then while objects arrive."""
         why = self._over()

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from checks.errors import RepositoryError
 from checks.review.credentials import GitHubApp, InstallationTokens, RepositorySettings
 from checks.review.mirror import GitMirror
+from checks.review.transport import Callbacks
 from tests.checks.review.git_server import GitServer, serving
 from tests.checks.review.repos import Repo
 
@@ -192,6 +193,16 @@ def test_a_fetch_waits_for_another_process_and_says_so_when_it_waits_too_long(or
             mirror.fetch()
     finally:
         os.close(handle)
+
+
+def test_an_ssh_host_that_the_user_does_not_know_is_not_trusted() -> None:
+    settings = RepositorySettings(name="app", url="git@git.example:team/app.git")
+    callbacks = Callbacks(settings, None, lambda: "")
+    # For ssh, libgit2 passes what known_hosts said; nothing else stands between a key and a host in the middle.
+    assert not callbacks.certificate_check(None, valid=False, host=b"git.example")
+    assert "git.example cannot be trusted" in callbacks.refusal
+    assert "known_hosts" in callbacks.refusal
+    assert callbacks.certificate_check(None, valid=True, host=b"git.example")
 
 
 def test_a_gateway_that_stops_does_not_wait_for_its_fetches(
