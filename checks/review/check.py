@@ -24,7 +24,7 @@ from checks.review.cache import Replies
 from checks.review.decide import Outcome, Variant
 from checks.review.ensemble import Ensemble, Judged, Trace
 from checks.review.findings import read_review, treat
-from checks.review.panel import Limits, Panel
+from checks.review.panel import Limits, Panel, call_slots
 from checks.review.policy import Handling, Policies, handle
 from checks.review.site import Site, Unseen
 from checks.review.types import Completeness, Issue, Pin, Repositories, Review, Snapshot
@@ -47,8 +47,8 @@ class ReviewDeadlines:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
     """How reviews are checked. `file_chars` is the most of one file a judge is shown; `concurrency` issues are judged
-    at once, with `calls_at_once` calls of one judge; `seed` keys the markers in prompts; `versions` names what model
-    stands behind a judge's name; `rules` are further files of the repository that hold its rules."""
+    at once, with `calls_at_once` calls of one judge over all reviews; `seed` keys the markers in prompts; `versions`
+    names what model stands behind a judge's name; `rules` are further files of the repository that hold its rules."""
 
     variant: Variant = Variant.MULTI_HOP
     hops: int = 1
@@ -108,6 +108,8 @@ class ReviewCheck:
         self._settings = settings or ReviewSettings()
         self._judges = tuple(judges)
         self._ensemble = Ensemble(self._settings.variant, len(self._judges), self._settings.hops)
+        # Shared by all reviews: one review's queue must not look like a dead judge to another.
+        self._slots = call_slots(len(self._judges), self._settings.calls_at_once)
         self._repositories = repositories
         self._replies = replies
         self._clock = clock
@@ -129,7 +131,7 @@ class ReviewCheck:
                 work.unseen(found.reason, "no_repository")
             return self._verdict(case, review, works, None, {"total": self._clock() - started}, found.why)
         site = Site(found, file_chars=self._settings.file_chars, rules=self._settings.rules, seed=self._settings.seed)
-        panel = Panel(self._judges, self._settings.limits, self._replies, self._settings.versions)
+        panel = Panel(self._judges, self._settings.limits, self._replies, self._settings.versions, self._slots)
         ready = self._clock()
         await self._all(works, site, panel)
         seconds = {"repository": ready - started, "judging": self._clock() - ready, "total": self._clock() - started}

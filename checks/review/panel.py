@@ -62,17 +62,22 @@ class _Purse:
 
 @dataclass(slots=True)
 class Panel:
-    """Asks judges by their place. `versions` names what stands behind a judge's name (its model), for the cache."""
+    """Asks judges by their place. `versions` names what stands behind a judge's name (its model), for the cache.
+
+    `slots`, one for each judge, bound its calls over several reviews; waiting for one counts to no deadline of a call.
+    """
 
     judges: Sequence[Judge]
     limits: Limits = field(default_factory=Limits)
     replies: Replies | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    slots: Sequence[asyncio.Semaphore] = ()
     _seats: list[_Seat] = field(init=False)
     _purse: _Purse = field(init=False)
 
     def __post_init__(self) -> None:
-        self._seats = [_Seat(judge, asyncio.Semaphore(self.limits.calls_at_once)) for judge in self.judges]
+        slots = self.slots or call_slots(len(self.judges), self.limits.calls_at_once)
+        self._seats = [_Seat(judge, own) for judge, own in zip(self.judges, slots, strict=True)]
         self._purse = _Purse(self.limits.max_cost_usd)
 
     @property
@@ -129,6 +134,11 @@ class Panel:
         self._purse.pay(reply.call.cost_usd or 0.0)
         seat.failed_in_a_row = seat.failed_in_a_row + 1 if reply.reason in _DEAD else 0
         return reply
+
+
+def call_slots(judges: int, calls_at_once: int) -> tuple[asyncio.Semaphore, ...]:
+    """Slots for so many judges; share them between the panels of reviews that run at the same time."""
+    return tuple(asyncio.Semaphore(calls_at_once) for _ in range(judges))
 
 
 def _failed(judge: Judge, prompt: JudgePrompt, reason: Reason, why: str) -> JudgeReply:

@@ -243,6 +243,18 @@ async def test_two_hundred_issues_over_forty_files_are_judged_within_the_bounds_
     assert all(one.most == 4 for one in pair)
 
 
+async def test_reviews_at_the_same_time_share_what_a_judge_can_take(repo: Repo) -> None:
+    """Each with slots of its own, their calls would wait inside the judge, run out of time, and look like its death."""
+    one = CountingJudge("a")
+    commit = repo.commit(PYTHON)
+    settings = ReviewSettings(variant=Variant.SINGLE, concurrency=4, calls_at_once=4)
+    check = ReviewCheck([one], OneRepository(repo), settings)
+    answers = [findings(*(finding(f"Issue {n} of {k}") for n in range(12))) for k in range(3)]
+    verdicts = await asyncio.gather(*(check.check(Case("q", a, options={"revision": commit})) for a in answers))
+    assert [verdict.status for verdict in verdicts] == [Status.PASSED] * 3
+    assert (one.calls, one.most) == (36, 4)
+
+
 async def test_one_dead_judge_delays_nothing_past_its_deadline_and_the_others_still_count(repo: Repo) -> None:
     dead = DeadJudge()
     answer = findings(*(finding(f"Issue {n}") for n in range(30)))
