@@ -228,3 +228,23 @@ async def test_a_review_at_hand_is_checked_and_metrics_tell_of_it(house: ReviewH
     assert 'grounding_issues_total{action="drop",label="hallucination",route="review"}' in metrics
     assert 'grounding_reviews_emptied_total{route="review"}' in metrics
     assert 'grounding_judge_cost_usd_total{judge="one"}' in metrics
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+@pytest.mark.parametrize("dialect", ["responses", "messages"])
+async def test_a_bot_of_another_dialect_gets_the_filtered_review_too(
+    house: ReviewHouse, dialect: str, stream: bool
+) -> None:
+    house.upstream.enqueue(sse_reply(chat_events(REVIEW)) if stream else json_reply(completion(REVIEW)))
+    asked = (
+        {"input": "Review."}
+        if dialect == "responses"
+        else {"max_tokens": 100, "messages": [{"role": "user", "content": "Review."}]}
+    )
+    pin = {"repository": "shop", "revision": house.revision}
+    reply = await house.http.post(
+        f"/r/review/v1/{dialect}", json={"model": "m", **asked, "stream": stream, "grounding": pin}
+    )
+    assert reply.status_code == 200
+    assert "phantom" not in reply.text
+    assert "walks all items again" in reply.text

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from checks.types import Reason, Status, Verdict
+from checks.types import CheckedIssue, IssueLabel, Reason, Status, Verdict
 from gateway.ledger.record import AttemptRecord
 from gateway.ledger.store import PostgresStore
 from gateway.ledger.writer import LedgerSettings, SpooledLedger
@@ -37,6 +37,8 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
     metrics.exchange(rich_record("ex_1", attempts=[AttemptRecord("main", None, 0.2, "timeout")]))
     metrics.stage("r", "retrieval", 0.1)
     metrics.verdict("r", Verdict("fact_check", Status.NOT_CHECKED, Reason.TIMEOUT))
+    dropped = CheckedIssue("a.py", 1, 1, "x", Status.FAILED, IssueLabel.HALLUCINATION, action="drop")
+    metrics.verdict("r", Verdict("code_review", Status.FAILED, issues=(dropped,)))
     metrics.problem("retrieval_failed")
     metrics.reloaded(accepted=False)
     metrics.unrecorded()
