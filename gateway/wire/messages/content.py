@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from gateway.errors import RequestError
 from gateway.wire.messages.parts import NATIVE
+from gateway.wire.typed import kind_of
 
 Part: TypeAlias = dict[str, Any]
 
@@ -29,7 +30,7 @@ class Content:
 
     def part(self, block: Mapping[str, Any], where: str) -> Part:
         """One block of a user or an assistant. Raises `RequestError` for what has no part."""
-        kind = block.get("type")
+        kind = kind_of(block)
         if kind == "text":
             part = {"type": "text", "text": _string(block.get("text"), f"{where}.text")}
             if self.native and block.get("cache_control"):
@@ -99,7 +100,7 @@ def _document(block: Mapping[str, Any], where: str) -> Part:
     _refuse_citations(block, where)
     source = block.get("source")
     source = source if isinstance(source, dict) else {}
-    kind, title = source.get("type"), block.get("title") or "document"
+    kind, title = kind_of(source), block.get("title") or "document"
     if kind == "base64":
         data = f"data:{source.get('media_type')};base64,{_string(source.get('data'), f'{where}.source.data')}"
         named = title if str(title).endswith(".pdf") else f"{title}.pdf"

@@ -13,6 +13,7 @@ from typing import Any, Final
 from gateway.errors import RequestError
 from gateway.wire import raw
 from gateway.wire.messages.content import Content, Part, unsupported
+from gateway.wire.typed import flag, kind_of, mapping, number, string, word
 
 _RENAMED: Final = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop_sequences": "stop"}
 _HANDLED: Final = frozenset(
@@ -37,7 +38,7 @@ def chat_request(value: Mapping[str, Any], *, native: bool) -> dict[str, Any]:
     # What the dialect of reasoning models calls the limit; the older name is refused by them.
     out["max_tokens" if native else "max_completion_tokens"] = limit
     out.update((name, value[given]) for given, name in _RENAMED.items() if value.get(given) is not None)
-    if value.get("stream"):
+    if flag(value.get("stream"), "stream"):
         out |= {"stream": True, "stream_options": {"include_usage": True}}
     _set_tools(out, value, native=native)
     _set_output(out, value, native=native)
@@ -95,7 +96,7 @@ def _user(blocks: Any, where: str, content: Content) -> list[dict[str, Any]]:
     messages, parts = [], []
     for position, block in enumerate(_list(blocks, where)):
         place = f"{where}.content[{position}]"
-        if block.get("type") == "tool_result":
+        if kind_of(block) == "tool_result":
             messages.append(_tool_result(block, place, content))
         else:
             parts.append(content.part(block, place))
@@ -107,7 +108,8 @@ def _user(blocks: Any, where: str, content: Content) -> list[dict[str, Any]]:
 def _tool_result(block: Mapping[str, Any], where: str, content: Content) -> dict[str, Any]:
     given = block.get("content") or ""
     result = given if isinstance(given, str) else content.result(_list(given, where), f"{where}.content")
-    message: dict[str, Any] = {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
+    call_id = string(block.get("tool_use_id"), f"{where}.tool_use_id")
+    message: dict[str, Any] = {"role": "tool", "tool_call_id": call_id, "content": result}
     if content.native:
         message.update((name, block[name]) for name in ("is_error", "cache_control") if block.get(name))
     elif block.get("is_error"):
@@ -125,7 +127,7 @@ def _assistant(blocks: Any, where: str, content: Content) -> dict[str, Any]:
     thoughts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for position, block in enumerate(_list(blocks, where)):
-        place, kind = f"{where}.content[{position}]", block.get("type")
+        place, kind = f"{where}.content[{position}]", kind_of(block)
         if kind == "text":
             parts.append(content.part({k: v for k, v in block.items() if k != "citations"}, place))
         elif kind in ("thinking", "redacted_thinking"):
@@ -204,7 +206,7 @@ def _set_tools(out: dict[str, Any], value: Mapping[str, Any], *, native: bool) -
 
 def _tool(tool: Mapping[str, Any], where: str, *, native: bool) -> dict[str, Any]:
     if tool.get("type") not in (None, "custom"):
-        if native:
+        if native and kind_of(tool) is not None:
             return dict(tool)
         raise unsupported(
             f"'{where}', a tool of type {tool['type']!r},", where, remedy="tools with a schema can be sent"
@@ -218,16 +220,16 @@ def _tool(tool: Mapping[str, Any], where: str, *, native: bool) -> dict[str, Any
 
 
 def _set_output(out: dict[str, Any], value: Mapping[str, Any], *, native: bool) -> None:
-    thinking, config = value.get("thinking"), value.get("output_config")
+    thinking = mapping(value.get("thinking"), "thinking")
+    config = mapping(value.get("output_config"), "output_config")
     if native:
         out.update({"thinking": thinking} if thinking else {})
         out.update({"output_config": config} if config else {})
         return
-    config = config if isinstance(config, dict) else {}
-    effort = config.get("effort")
-    if not effort and isinstance(thinking, dict) and thinking.get("type") == "enabled":
-        budget = thinking.get("budget_tokens")
-        effort = next(word for least, word in _EFFORT_FROM if (budget if isinstance(budget, int) else 0) >= least)
+    effort = word(config.get("effort"), "output_config.effort")
+    if not effort and thinking.get("type") == "enabled":
+        budget = number(thinking.get("budget_tokens"), "thinking.budget_tokens") or 0
+        effort = next((said for least, said in _EFFORT_FROM if budget >= least), "low")
     if effort:
         out["reasoning_effort"] = effort
     wanted = config.get("format")
@@ -237,10 +239,10 @@ def _set_output(out: dict[str, Any], value: Mapping[str, Any], *, native: bool) 
 
 
 def _set_account(out: dict[str, Any], value: Mapping[str, Any]) -> None:
-    metadata = value.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("user_id"):
+    metadata = mapping(value.get("metadata"), "metadata")
+    if metadata.get("user_id"):
         out["user"] = metadata["user_id"]
-    tier = value.get("service_tier")
+    tier = word(value.get("service_tier"), "service_tier")
     if tier is not None:
         if tier not in _TIERS:
             raise _invalid("'service_tier' must be auto or standard_only", "service_tier")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from gateway.errors import RequestError
+from gateway.wire.typed import kind_of
 
 Block: TypeAlias = dict[str, Any]
 
@@ -58,7 +59,7 @@ def mark_cached(block: Block, source: Mapping[str, Any]) -> Block:
 
 
 def _block_of(part: Any, where: str) -> Block | None:
-    kind = part.get("type") if isinstance(part, dict) else None
+    kind = kind_of(part)
     if kind in ("text", "refusal"):
         text = part.get(kind)
         return mark_cached(text_block(text), part) if isinstance(text, str) and text else None

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from gateway.errors import RequestError
 from gateway.wire import raw
 from gateway.wire.messages.parts import Block, blocks_of, mark_cached, unsupported
+from gateway.wire.typed import kind_of, listing, mapping, number, word
 
 _SAME: Final = (
     "model", "stream", "temperature", "top_p", "top_k", "thinking", "cache_control", "container", "context_management",
@@ -65,11 +66,12 @@ def messages_request(body: bytes, carrying: Carrying) -> bytes:
     for position, message in enumerate(chat["messages"]):
         conversation.add(message, f"messages[{position}]")
     out: dict[str, Any] = {name: chat[name] for name in _SAME if chat.get(name) is not None}
-    out["max_tokens"] = chat.get("max_completion_tokens") or chat.get("max_tokens") or carrying.max_tokens
+    limit = chat.get("max_completion_tokens") or chat.get("max_tokens")
+    out["max_tokens"] = number(limit, "max_completion_tokens") or carrying.max_tokens
     if conversation.system:
         out["system"] = conversation.system
     out["messages"] = conversation.messages
-    if (temperature := out.get("temperature")) is not None and temperature > 1:
+    if (number(out.get("temperature"), "temperature") or 0) > 1:
         raise unsupported("'temperature' above 1", "temperature", remedy="the Messages API takes 0 to 1")
     if stop := chat.get("stop"):
         out["stop_sequences"] = [stop] if isinstance(stop, str) else stop
@@ -97,7 +99,8 @@ class _Conversation:
         self._ignored = ignored
 
     def add(self, message: Any, where: str) -> None:
-        role = message.get("role") if isinstance(message, dict) else None
+        message = mapping(message, where)
+        role = message.get("role")
         if message.get("name") and role in ("user", "assistant", "system") and "name" not in self._ignored:
             raise unsupported(f"'{where}.name'", f"{where}.name", remedy="put the name into the text")
         if role in ("system", "developer"):
@@ -106,10 +109,8 @@ class _Conversation:
             self._say("user", _cached(blocks_of(message.get("content"), f"{where}.content"), message))
         elif role == "assistant":
             blocks = _assistant(message, where)
-            self.owes_thinking = bool(message.get("tool_calls")) and blocks[0]["type"] not in (
-                "thinking",
-                "redacted_thinking",
-            )
+            thought = bool(blocks) and blocks[0]["type"] in ("thinking", "redacted_thinking")
+            self.owes_thinking = bool(message.get("tool_calls")) and not thought
             self._say("assistant", blocks)
         elif role == "tool":
             self._say("user", [_tool_result(message, where)])
@@ -149,7 +150,7 @@ def _assistant(message: Mapping[str, Any], where: str) -> list[Block]:
     blocks += blocks_of(message.get("content"), f"{where}.content")
     if isinstance(message.get("refusal"), str):
         blocks += blocks_of(message["refusal"], f"{where}.refusal")
-    for position, call in enumerate(message.get("tool_calls") or ()):
+    for position, call in enumerate(listing(message.get("tool_calls"), f"{where}.tool_calls")):
         blocks.append(_tool_use(call, f"{where}.tool_calls[{position}]"))
     return _cached(blocks, message)
 
@@ -204,7 +205,7 @@ def _tool_id(value: Any, where: str) -> str:
 
 
 def _set_tools(out: dict[str, Any], chat: Mapping[str, Any]) -> None:
-    tools = chat.get("tools") or ()
+    tools = listing(chat.get("tools"), "tools")
     if tools:
         out["tools"] = [_tool(tool, f"tools[{position}]") for position, tool in enumerate(tools)]
     choice = _tool_choice(chat.get("tool_choice"))
@@ -217,7 +218,7 @@ def _set_tools(out: dict[str, Any], chat: Mapping[str, Any]) -> None:
 
 
 def _tool(tool: Any, where: str) -> Block:
-    kind = tool.get("type") if isinstance(tool, dict) else None
+    kind = kind_of(tool)
     function = tool.get("function") if kind == "function" else None
     if isinstance(function, dict):
         block: Block = {
@@ -247,10 +248,10 @@ def _tool_choice(choice: Any) -> dict[str, Any] | None:
 
 
 def _set_output(out: dict[str, Any], chat: Mapping[str, Any], carrying: Carrying, conversation: _Conversation) -> None:
-    config: dict[str, Any] = dict(chat.get("output_config") or {})
-    wanted = chat.get("response_format")
+    config = dict(mapping(chat.get("output_config"), "output_config"))
+    wanted = mapping(chat.get("response_format"), "response_format")
     if wanted and wanted.get("type") != "text":
-        schema = (wanted.get("json_schema") or {}).get("schema")
+        schema = mapping(wanted.get("json_schema"), "response_format.json_schema").get("schema")
         if wanted.get("type") != "json_schema" or not isinstance(schema, dict):
             raise unsupported(
                 f"'response_format' {wanted.get('type')!r}",
@@ -258,7 +259,7 @@ def _set_output(out: dict[str, Any], chat: Mapping[str, Any], carrying: Carrying
                 remedy="give a json_schema, or say in the prompt what JSON you want",
             )
         config["format"] = {"type": "json_schema", "schema": schema}
-    effort = chat.get("reasoning_effort")
+    effort = word(chat.get("reasoning_effort"), "reasoning_effort")
     if effort and "thinking" not in out:
         if effort == "none":
             out["thinking"] = {"type": "disabled"}
@@ -277,13 +278,13 @@ def _set_output(out: dict[str, Any], chat: Mapping[str, Any], carrying: Carrying
 
 
 def _set_account(out: dict[str, Any], chat: Mapping[str, Any], ignored: frozenset[str]) -> None:
-    metadata = dict(chat.get("metadata") or {})
+    metadata = dict(mapping(chat.get("metadata"), "metadata"))
     user = metadata.pop("user_id", None) or chat.get("safety_identifier") or chat.get("user")
     if metadata and "metadata" not in ignored:
         raise unsupported("'metadata' beside user_id", "metadata")
     if user:
         out["metadata"] = {"user_id": user}
-    tier = chat.get("service_tier")
+    tier = word(chat.get("service_tier"), "service_tier")
     if tier is not None:
         if tier not in _TIERS:
             raise unsupported(f"'service_tier' {tier!r}", "service_tier", remedy="use auto or default")

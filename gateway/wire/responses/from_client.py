@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gateway.errors import RequestError
 from gateway.wire import raw
+from gateway.wire.typed import flag, kind_of, listing, mapping, string, word
 
 _RENAMED: Final = {"max_output_tokens": "max_completion_tokens"}
 _DONE_HERE: Final = frozenset(
@@ -28,19 +29,23 @@ _KEPT: Final[Mapping[str, str]] = {
     "store": "this gateway keeps no responses for clients; set store: false, and read /v1/exchanges for its records",
     "context_management": "this gateway keeps no conversations; leave it out",
 }
+_NOT_HERE: Final = ("messages", "n", "functions", "function_call", "response_format", "logprobs")
 _CARRIES: Final = "gg1."
 """Marks reasoning that this gateway packed into `encrypted_content`."""
 
 
 def chat_request(value: Mapping[str, Any], *, native: bool) -> dict[str, Any]:
     """The chat completion request that says the same. Raises `RequestError` with the parameter at fault."""
+    for name in _NOT_HERE:
+        if name in value:
+            raise _unsupported(f"'{name}' belongs to chat completions; this is the Responses API", name)
     for name, remedy in _KEPT.items():
         if value.get(name):
             raise _unsupported(f"'{name}' is not served: {remedy}", name)
     if value.get("truncation") not in (None, "disabled"):
         raise _unsupported("'truncation' other than disabled is not served; shorten the input", "truncation")
     out: dict[str, Any] = {"model": value.get("model"), "messages": _messages(value, native=native)}
-    if value.get("stream"):
+    if flag(value.get("stream"), "stream"):
         out |= {"stream": True, "stream_options": {"include_usage": True}}
     _set_tools(out, value)
     _set_output(out, value)
@@ -67,7 +72,7 @@ def _invalid(what: str, param: str) -> RequestError:
 def _messages(value: Mapping[str, Any], *, native: bool) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     if value.get("instructions"):
-        messages.append({"role": "system", "content": _string(value["instructions"], "instructions")})
+        messages.append({"role": "system", "content": string(value["instructions"], "instructions")})
     given = value.get("input")
     if isinstance(given, str):
         return [*messages, {"role": "user", "content": given}]
@@ -88,16 +93,16 @@ class _Turns:
         self._turn: dict[str, Any] | None = None
 
     def add(self, item: Mapping[str, Any], where: str) -> None:
-        kind = item.get("type") or ("message" if "role" in item else None)
+        kind = kind_of(item) or ("message" if "role" in item else None)
         if kind == "message":
             self._message(item, where)
         elif kind == "reasoning":
-            self._reasoning(item)
+            self._reasoning(item, where)
         elif kind == "function_call":
-            function = {"name": item.get("name"), "arguments": _string(item.get("arguments"), f"{where}.arguments")}
+            function = {"name": item.get("name"), "arguments": string(item.get("arguments"), f"{where}.arguments")}
             self._call({"id": item.get("call_id"), "type": "function", "function": function})
         elif kind == "custom_tool_call":
-            custom = {"name": item.get("name"), "input": _string(item.get("input"), f"{where}.input")}
+            custom = {"name": item.get("name"), "input": string(item.get("input"), f"{where}.input")}
             self._call({"id": item.get("call_id"), "type": "custom", "custom": custom})
         elif kind in ("function_call_output", "custom_tool_call_output"):
             content = _content(item.get("output"), f"{where}.output", tool=True)
@@ -118,9 +123,11 @@ class _Turns:
         else:
             self._begin()["content"] = content
 
-    def _reasoning(self, item: Mapping[str, Any]) -> None:
+    def _reasoning(self, item: Mapping[str, Any], where: str) -> None:
         details = _unpacked(item.get("encrypted_content"))
-        texts = [part.get("text") for part in item.get("content") or () if isinstance(part, dict)]
+        texts = [
+            part.get("text") for part in listing(item.get("content"), f"{where}.content") if isinstance(part, dict)
+        ]
         turn = self._begin()
         if details and self._native:
             turn["reasoning_details"] = details
@@ -165,11 +172,11 @@ def _content(content: Any, where: str, *, tool: bool = False) -> Any:
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
-    kind = part.get("type") if isinstance(part, dict) else None
+    kind = kind_of(part)
     if kind in ("input_text", "output_text", "text"):
-        return {"type": "text", "text": _string(part.get("text"), f"{where}.text")}
+        return {"type": "text", "text": string(part.get("text"), f"{where}.text")}
     if kind == "refusal":
-        return {"type": "text", "text": _string(part.get("refusal"), f"{where}.refusal")}
+        return {"type": "text", "text": string(part.get("refusal"), f"{where}.refusal")}
     if kind == "input_image" and isinstance(part.get("image_url"), str):
         image = {"url": part["image_url"], **({"detail": part["detail"]} if part.get("detail") else {})}
         return {"type": "image_url", "image_url": image}
@@ -181,23 +188,17 @@ def _part(part: Any, where: str) -> dict[str, Any]:
     )
 
 
-def _string(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise RequestError(f"'{where}' must be a string.", code="invalid_type", param=where)
-    return value
-
-
 def _set_tools(out: dict[str, Any], value: Mapping[str, Any]) -> None:
-    tools = value.get("tools")
+    tools = listing(value.get("tools"), "tools")
     if tools:
         out["tools"] = [_tool(tool, f"tools[{position}]") for position, tool in enumerate(tools)]
     choice = value.get("tool_choice")
     if isinstance(choice, str):
         out["tool_choice"] = choice
-    elif isinstance(choice, dict):
-        kind = choice.get("type")
+    elif choice is not None:
+        kind = kind_of(mapping(choice, "tool_choice"))
         if kind == "allowed_tools":
-            named = [_named(tool) for tool in choice.get("tools") or ()]
+            named = [_named(tool) for tool in listing(choice.get("tools"), "tool_choice.tools")]
             out["tool_choice"] = {"type": kind, kind: {"mode": choice.get("mode"), "tools": named}}
         elif kind in ("function", "custom"):
             out["tool_choice"] = _named(choice)
@@ -206,14 +207,14 @@ def _set_tools(out: dict[str, Any], value: Mapping[str, Any]) -> None:
 
 
 def _named(tool: Any) -> dict[str, Any]:
-    kind = tool.get("type") if isinstance(tool, dict) else None
+    kind = kind_of(tool)
     if kind not in ("function", "custom"):
         raise _unsupported(f"'tool_choice' of type {kind!r} is not served; name a function", "tool_choice")
     return {"type": kind, kind: {"name": tool.get("name")}}
 
 
 def _tool(tool: Any, where: str) -> dict[str, Any]:
-    kind = tool.get("type") if isinstance(tool, dict) else None
+    kind = kind_of(tool)
     if kind == "function":
         names: tuple[str, ...] = ("name", "description", "parameters", "strict")
     elif kind == "custom":
@@ -232,19 +233,17 @@ def _tool(tool: Any, where: str) -> dict[str, Any]:
 
 
 def _set_output(out: dict[str, Any], value: Mapping[str, Any]) -> None:
-    text, reasoning = value.get("text"), value.get("reasoning")
-    if isinstance(text, dict):
-        wanted = text.get("format")
-        if isinstance(wanted, dict) and wanted.get("type") != "text":
-            kind = wanted.get("type")
-            inner = {name: item for name, item in wanted.items() if name != "type" and item is not None}
-            out["response_format"] = {"type": kind, **({kind: inner} if kind == "json_schema" else {})}
-        if text.get("verbosity"):
-            out["verbosity"] = text["verbosity"]
-    if isinstance(reasoning, dict) and reasoning.get("effort"):
-        out["reasoning_effort"] = reasoning["effort"]
-    included = value.get("include")
-    if isinstance(included, list) and "message.output_text.logprobs" in included:
+    text, reasoning = mapping(value.get("text"), "text"), mapping(value.get("reasoning"), "reasoning")
+    wanted = mapping(text.get("format"), "text.format")
+    if wanted and wanted.get("type") != "text":
+        kind = kind_of(wanted)
+        inner = {name: item for name, item in wanted.items() if name != "type" and item is not None}
+        out["response_format"] = {"type": kind, **({"json_schema": inner} if kind == "json_schema" else {})}
+    if text.get("verbosity"):
+        out["verbosity"] = text["verbosity"]
+    if reasoning.get("effort"):
+        out["reasoning_effort"] = word(reasoning["effort"], "reasoning.effort")
+    if "message.output_text.logprobs" in listing(value.get("include"), "include"):
         out["logprobs"] = True
         if value.get("top_logprobs"):
             out["top_logprobs"] = value["top_logprobs"]
