@@ -5,7 +5,7 @@ ChecksError
 ├── JudgeSetupError    a judge cannot be built from its configuration
 ├── RepositoryError    a repository cannot be opened, or its objects cannot be read
 ├── ReviewSetupError   a review check cannot be built from its settings
-├── LabelledDataError  labelled issues cannot be read
+├── LabelledDataError  labelled data for an evaluation cannot be read
 └── CassetteError      a file of recorded replies cannot be read
 """
 
@@ -37,7 +37,7 @@ class ReviewSetupError(ChecksError):
 
 
 class LabelledDataError(ChecksError):
-    """Labelled issues for an evaluation cannot be read; the message names file and line."""
+    """Labelled data for an evaluation cannot be read; the message names file and line."""
 
 
 class CassetteError(ChecksError):

@@ -17,7 +17,7 @@ import numpy as np
 
 from checks.facts.analysis import Analysed, analyse
 from checks.facts.features import FEATURES, Fact, measure, prepare
-from checks.facts.grounded import FeatureModel
+from checks.facts.grounded import RULES, FeatureModel
 from checks.facts.lexicon import Lexicon
 from checks.facts.style import STYLE, style
 from checks.types import Classified, JudgeCall, Pair, Probabilities
@@ -46,9 +46,14 @@ class LocalClassifier:
         return cls(FeatureModel.read(directory), Lexicon.read(directory / "lexicon.json.gz"))
 
     @property
+    def lexicon(self) -> Lexicon:
+        """The word knowledge it was built with."""
+        return self._lexicon
+
+    @property
     def version(self) -> str:
-        """Name and content hash of the model, as it stands in records."""
-        return self._model.version
+        """Name and content hash of the model with the number of its rules, as it stands in records."""
+        return f"{self._model.version}/{RULES}"
 
     async def classify(self, pairs: Sequence[Pair]) -> tuple[Sequence[Classified], Sequence[JudgeCall]]:
         """Seven probabilities and the deciding span for each pair, in order. Makes no calls."""

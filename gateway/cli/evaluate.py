@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,13 @@ import typer
 from gateway.cli import evaluate_review
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure retrieval and checks on labelled data.")
+
+
+class Part(StrEnum):
+    """Which part of the data."""
+
+    DEV = "dev"
+    TRAIN = "train"
 
 
 @app.callback()
@@ -48,3 +56,37 @@ def retrieval(
 
     wanted = Wanted(data=data, sets=tuple(sets or ()), fit=fit, config=config, cache=cache, tokens=tokens, limit=limit)
     evaluate_retrieval(wanted, as_json=as_json)
+
+
+@app.command("facts")
+def facts(
+    data: Annotated[Path, typer.Option("--data", help="Folder with facts/dev/*.jsonl, or with *.jsonl itself.")],
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be repeated.")] = None,
+    part: Annotated[Part, typer.Option("--part", help="Which part of the data.")] = Part.DEV,
+    judge: Annotated[
+        str | None, typer.Option("--judge", help="Also this judge of the configuration, and its self-check.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Where the judge is; default: $GATEWAY_CONFIG, ./gateway.yaml."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many facts of each set.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", min=0.001, max=0.5, help="Also the fail_threshold for this share of false alarms."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for facts.json and the plots (SVG).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the classifiers and aggregations of the fact-check on labelled facts and answers.
+
+    Local classifier and word overlap under `strict` and `graded`; with --judge also the judge and its own word without
+    documents (self-check). The same data gives the same figures. Exit code 2 when the data cannot be read.
+    """
+    from gateway.cli.evaluate_facts import Wanted, evaluate
+
+    chosen = tuple(sets or ())
+    wanted = Wanted(
+        data=data, part=part.value, sets=chosen, judge=judge, config=config, limit=limit, budget=budget, out=out
+    )
+    evaluate(wanted, as_json=as_json)

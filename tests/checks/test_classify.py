@@ -189,3 +189,14 @@ def test_missing_or_broken_model_file_is_named_with_a_remedy(tmp_path: Path) -> 
     (tmp_path / "copy" / "lexicon.json.gz").write_bytes(b"broken")
     with pytest.raises(ModelFileError, match="lexicon"):
         LocalClassifier.read(tmp_path / "copy")
+
+
+def test_passage_that_bears_out_more_of_a_fact_is_ranked_above_one_that_bears_out_less(
+    classifier: LocalClassifier,
+) -> None:
+    """Neither decides the fact; the order is what a person sorts the sources by."""
+    fact = "The Harbour Museum was renovated in 2011, reopened by the mayor and shows ships."
+    more = "The Harbour Museum was renovated and reopened. It shows ships."
+    less = "The Harbour Museum stands beside the station. It shows paintings."
+    nearly, hardly = judge(classifier, fact, more), judge(classifier, fact, less)
+    assert probability(hardly, FactLabel.TRUE) < probability(nearly, FactLabel.TRUE) < 0.5
