@@ -98,6 +98,11 @@ async def measure(collection: Collection, encoder: Encoder, queries: list[str]) 
                 search(text)
 
             line(name, await timed(one_search, queries))
+        start = time.thread_time()
+        for text in queries:
+            searches["search, both"](text)
+        used = (time.thread_time() - start) / len(queries) * 1e3
+        print(f"{'search, both: processor time':<34} mean   {used:7.2f} ms")
         line("retrieve (encode + both)", await timed(lambda text: retriever.retrieve(text, scope), queries))
         line("retrieve, on the event loop only", await timed(lambda text: inline.retrieve(text, scope), queries))
         gate = asyncio.Semaphore(CALLERS)

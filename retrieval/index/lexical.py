@@ -131,8 +131,8 @@ class LexicalIndex:
         """
         count = self.live if allowed is None else min(len(allowed), self.live)
         k = min(k, count)
-        terms = self.terms(query)
-        if k <= 0 or not terms:
+        terms = self._telling(self.terms(query)) if k > 0 else ()
+        if not terms:
             return []
         try:
             if allowed is None:
@@ -143,15 +143,9 @@ class LexicalIndex:
         except (ValueError, OSError) as error:
             raise SearchError(f"the lexical leg failed: {error}", hint=LEXICAL_HINT) from error
 
-    def scores(self, query: str, rows: Sequence[int]) -> dict[int, float]:
-        """The scores of these rows; a row that holds no word of the query is left out. Raises `SearchError`."""
-        terms = self.terms(query)
-        if not terms or not rows:
-            return {}
-        try:
-            return dict(self._run(terms, len(rows), within=list(rows))[0])
-        except (ValueError, OSError) as error:
-            raise SearchError(f"the lexical leg failed: {error}", hint=LEXICAL_HINT) from error
+    def _telling(self, terms: Sequence[str]) -> Sequence[str]:
+        """Without words that more than half of the passages hold: they say little, and cost a walk through all."""
+        return [term for term in terms if 2 * self._searcher.doc_freq(TEXT, term) <= self.live] or terms
 
     def holding(self, rows: npt.NDArray[np.int64]) -> int:
         """How many of these rows it holds."""

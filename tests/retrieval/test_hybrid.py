@@ -211,3 +211,32 @@ async def test_hits_that_only_have_ranks_are_merged_by_rank(tmp_path: Path) -> N
 
     assert first(TOPICS[2], found.hits)
     assert first(TOPICS[4], found.hits)
+
+
+def test_both_legs_show_whole_generations_only_while_an_ingest_runs(collection: Collection, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    write_library(docs, [f"{topic} edition zero" for topic in TOPICS])
+    collection.ingest([docs])
+    stop, failures = threading.Event(), []
+
+    def search(vector: bool) -> None:
+        asked = question("edition", vector=vector)
+        try:
+            while not stop.is_set():
+                found = collection.find(asked, 20)
+                editions = {hit.passage.text.split()[-1] for hit in found.hits}
+                if len(editions) != 1 or "lexical" in found.detail:
+                    failures.append((editions, found.detail))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=search, args=(vector,)) for vector in (True, False)]
+    for thread in threads:
+        thread.start()
+    for number in range(6):
+        write_library(docs, [f"{topic} edition number{number}" for topic in TOPICS])
+        collection.ingest([docs])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []

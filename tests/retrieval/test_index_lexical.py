@@ -59,6 +59,13 @@ def test_words_that_every_question_has_do_not_outvote_the_one_that_matters(index
     assert index.terms("What is the hive?") == ("hive",)
 
 
+def test_a_word_that_most_passages_hold_counts_only_where_there_is_no_other(tmp_path: Path) -> None:
+    build(tmp_path / "many", SETTINGS, ((row, f"hall {row}") for row in range(20)))
+    index = LexicalIndex.load(tmp_path / "many", SETTINGS)
+    assert rows(index.search("hall 7", 20)) == [7]
+    assert rows(index.search("hall", 20)) == list(range(20))
+
+
 def test_scores_are_shares_so_that_a_threshold_means_the_same_for_every_question(index: LexicalIndex) -> None:
     (_, whole), *_ = index.search("hive", 1)
     (_, part), *_ = index.search("hive violin unheard", 1)
