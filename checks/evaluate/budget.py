@@ -48,7 +48,10 @@ def threshold_for(judged: Judged, budget: float) -> Threshold:
     if math.isinf(bound):
         share = float(np.isinf(true).mean())
         return Threshold(budget, len(true), None, why=f"{share:.1%} of true facts fail by their label alone")
-    bound = math.ceil(bound * _DIGITS) / _DIGITS  # rounded towards fewer alarms
+    # Rounded towards fewer alarms; a setting lies between 0 and 1, both excluded.
+    bound = max(1, math.ceil(bound * _DIGITS)) / _DIGITS
+    if bound >= 1:
+        return Threshold(budget, len(true), None, why="too many true facts have the highest score there is")
     wrong = effective[judged.positive]
     recall = float((wrong > bound).mean()) if len(wrong) else None
     return Threshold(budget, len(true), bound, float((true > bound).mean()), recall)

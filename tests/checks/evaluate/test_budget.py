@@ -44,6 +44,13 @@ def test_facts_that_fail_by_their_label_use_up_the_budget() -> None:
     assert "25.0% of true facts fail by their label" in found.why
 
 
+def test_a_threshold_is_one_that_the_configuration_accepts() -> None:
+    assert threshold_for(judged([0.0] * 40, [0.9]), 0.1).threshold == 0.0001
+    found = threshold_for(judged([1.0] * 40, [0.9]), 0.1)
+    assert found.threshold is None
+    assert "highest score" in found.why
+
+
 def test_what_the_budget_catches_is_told() -> None:
     found = threshold_for(judged([at / 100 for at in range(100)], [0.5, 0.95, 0.99, 0.999]), 0.1)
     assert found.threshold == 0.9
