@@ -30,6 +30,8 @@ from retrieval.split import SplitSettings
 from retrieval.types import Encoder
 from retrieval.writer import IngestOptions
 
+# Fewer would as likely as not turn a leg off by chance.
+LEAST_QUESTIONS = 20
 SHOWN = ("ndcg_10", "recall_10", "recall_100", "hit_1", "hit_9", "mrr_10")
 
 
@@ -91,6 +93,9 @@ def _fitted(wanted: Wanted, console: Console) -> list[Report]:
     if len(sets) > 1:
         found = listed([each.name for each in sets])
         fail(f"--fit takes one set, and {wanted.data} holds {found}", "name one with --set", USAGE)
+    if len(sets[0].queries) < LEAST_QUESTIONS:
+        have = len(sets[0].queries)
+        fail(f"{have} questions say nothing of a weight", f"label at least {LEAST_QUESTIONS}", USAGE)
     encoder: Encoder = build_encoder(section.encoder)
     with open_collection(config, name, encoder) as collection, _Bar(console, name) as bar:
         report = evaluate(collection, encoder, sets[0], bar.asking)

@@ -77,13 +77,13 @@ def evaluate(
     collection: Collection, encoder: Encoder, labelled: LabelledSet, progress: Callable[[int, int], None]
 ) -> Report:
     """Measure one set. Raises `SearchError` when a leg is missing or a label names a document that is not there."""
+    _require_known(collection, labelled)
     times: dict[str, list[float]] = {"encode": [], DENSE: [], DEFAULT: []}
     asked = []
     for done, (key, text) in enumerate(labelled.queries.items()):
         progress(done, len(labelled.queries))
         asked.append(_ask(collection, encoder, key, text, times))
     progress(len(labelled.queries), len(labelled.queries))
-    _require_known(collection, labelled)
     relevant = labelled.relevant
     scores = {
         DENSE: _scores(asked, relevant, lambda each: (FusionMethod.CALIBRATED, 0.0)),

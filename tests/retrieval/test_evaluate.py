@@ -90,6 +90,15 @@ def test_labels_for_documents_that_are_not_in_the_collection_are_refused_and_not
             evaluate(collection, CountingEncoder(), labelled, lambda done, total: None)
 
 
+def test_an_empty_collection_is_said_to_lack_the_documents(tmp_path: Path) -> None:
+    labelled = find_sets(write_set(tmp_path / "set"))[0]
+    with (
+        Collection.open(tmp_path / "collection", SETTINGS, CountingEncoder()) as collection,
+        pytest.raises(SearchError, match="'d0'"),
+    ):
+        evaluate(collection, CountingEncoder(), labelled, lambda done, total: None)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
