@@ -82,6 +82,8 @@ async def _judged(sets: list[LabelledSet], wanted: Wanted) -> tuple[Findings, di
         for name, classifier in classifiers.items():
             note(f"{name}: {sum(len(labelled.facts) for labelled in sets)} facts")
             found = await judge_sets(sets, classifier, name, AGGREGATIONS)
+            if not found.tasks:
+                note(f"{name}: nothing could be judged, so it is not in the table")
             findings.tasks += found.tasks
             findings.by_class += found.by_class
             findings.by_label += found.by_label
@@ -96,6 +98,8 @@ async def _self_check(sets: list[LabelledSet], judge: Judge, findings: Findings)
     for labelled in sets:
         note(f"{name}: {labelled.name}, {len(labelled.facts)} facts")
         checked = await self_check(judge, labelled.facts)
+        if all(fact.score is None for fact in checked):
+            note(f"{name}: nothing could be judged, so it is not in the table")
         for aggregation in AGGREGATIONS:
             findings.tasks += fact_tasks(labelled, checked, name, aggregation.kind)
             findings.tasks += answer_tasks(labelled, checked, name, aggregation)

@@ -48,3 +48,14 @@ def test_a_budget_of_false_alarms_becomes_a_setting_or_is_refused_with_the_reaso
     assert "museum, local: false alarms within 0.4: aggregation: {kind: graded, fail_threshold: 0." in done.stdout
     tight = run("evaluate", "facts", "--data", str(tmp_path), "--budget", "0.1")
     assert "no fail_threshold keeps it, needs 9 labelled true facts, there are 3" in tight.stdout
+
+
+def test_a_judge_that_is_away_is_told_and_not_left_out_in_silence(tmp_path: Path) -> None:
+    away = 'careful: {kind: openai, model: m, base_url: "http://127.0.0.1:9/v1", api_key: k, attempts: 1}'
+    config = tmp_path / "gateway.yaml"
+    config.write_text(MINIMAL.replace("careful: {kind: openai, model: m}", away), encoding="utf-8")
+    done = run("evaluate", "facts", "--data", str(written(tmp_path)), "--judge", "careful", "--config", str(config))
+    assert done.returncode == 0, done.stderr
+    for who in ("judge careful", "self-check careful"):
+        assert f"{who}: nothing could be judged" in done.stderr
+        assert who not in done.stdout
