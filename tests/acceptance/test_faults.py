@@ -70,7 +70,7 @@ class Load:
                 self.finished.add(exchange)
 
     async def until(self, finished: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             while len(self.finished) < finished:
                 await asyncio.sleep(0.01)
 
@@ -93,7 +93,7 @@ async def recorded(database: str) -> dict[str, str]:
 
 async def settled(gateway: GatewayProcess) -> None:
     """Everything that was spooled is in Postgres."""
-    async with httpx.AsyncClient(verify=False) as http, asyncio.timeout(60):
+    async with httpx.AsyncClient(verify=False) as http, asyncio.timeout(90):
         while True:
             stats = (await http.get(f"{gateway.base_url}/readyz")).json()["ledger"]
             if stats["postgres_up"] and not stats["spool_depth"] and not stats["open"]:
@@ -159,7 +159,7 @@ async def test_its_own_postgres_killed_under_load_costs_no_answer_and_no_record(
                 postmaster = postgres_of(tmp_path)
                 assert postmaster is not None
                 os.kill(postmaster, signal.SIGKILL)
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(90):
                     while postgres_of(tmp_path) in (postmaster, None):
                         await asyncio.sleep(0.02)
             await load.until(250)

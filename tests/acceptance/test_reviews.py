@@ -55,7 +55,7 @@ class ReviewHouse:
         return await self.review(route, text, stream=stream, repository="shop", revision=self.revision)
 
     async def record(self, exchange: str) -> dict[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 reply = await self.http.get(f"/v1/exchanges/{exchange}")
                 if reply.status_code == 200:

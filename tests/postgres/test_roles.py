@@ -97,7 +97,7 @@ async def test_a_gateway_that_may_only_append_records_everything_and_can_change_
     await connection.close()
     # A month without partitions: its records wait, and are written once the other role has made some.
     assert await ledger.submit(rich_record("ex_old", created_at=LONG_AGO)) is Receipt.SPOOLED
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while not ledger.stats()["failed_total"]:
             await asyncio.sleep(0.02)
     assert (ledger.stats()["spool_depth"], ledger.stats()["dead_letters"]) == (1, 0)
