@@ -1,7 +1,8 @@
 import hashlib
-import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,8 +15,6 @@ from hypothesis import strategies as st
 from retrieval.encode import (
     OnnxEncoder,
     OnnxSettings,
-    SentenceTransformerEncoder,
-    SentenceTransformerSettings,
     default_encoder,
 )
 from retrieval.encode.base import approximate_offsets, token_batches, unit_rows
@@ -23,6 +22,7 @@ from retrieval.errors import EncodeError
 from retrieval.split import embedding_text, split
 from retrieval.types import Document
 
+ROOT = Path(__file__).parents[2]
 SHIPPED = Path(str(resources.files("retrieval") / "models" / "minilm-l6-v2"))
 
 
@@ -118,10 +118,15 @@ def test_approximate_tokens_cover_every_letter(text: str) -> None:
     assert covered == {position for position, letter in enumerate(text) if not letter.isspace()}
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("sentence_transformers") is not None, reason="the extra `models` is installed here"
-)
 def test_without_the_extra_the_user_is_told_what_to_install() -> None:
-    with pytest.raises(EncodeError, match="extra") as caught:
-        SentenceTransformerEncoder.open(SentenceTransformerSettings(name="any"))
-    assert "grounding-gateway[models]" in caught.value.hint
+    code = (
+        "import sys\n"
+        "sys.modules['sentence_transformers'] = None  # as if it were not installed\n"
+        "from retrieval.encode.sentence_transformer import *\n"
+        "from retrieval.errors import EncodeError\n"
+        "try:\n    SentenceTransformerEncoder.open(SentenceTransformerSettings(name='any'))\n"
+        "except EncodeError as error:\n    print(error, error.hint)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "extra" in found.stdout
+    assert "grounding-gateway[models]" in found.stdout

@@ -51,7 +51,7 @@ def ask(path: str, of: PathIndex | None = None, **more: object) -> PathMatch:
         ("`web/button.tsx`\n", "web/button.tsx", How.EXACT),
         ("D:\\agent\\1\\s\\web\\button.tsx", "web/button.tsx", How.NORMALISED),
         ("/home/ci/checkout/libs/core/src/base.ts", "libs/core/src/base.ts", How.NORMALISED),
-        ("file:///work/web/button.tsx", "web/button.tsx", How.NORMALISED),
+        ("file:///build/web/button.tsx", "web/button.tsx", How.NORMALISED),
         ("web/../web/./button.tsx", "web/button.tsx", How.NORMALISED),
         ("web/button.js", "web/button.tsx", How.EXTENSION),
         ("web/button", "web/button.tsx", How.EXTENSION),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -304,12 +303,10 @@ def test_a_name_that_no_file_can_have_is_a_problem_too() -> None:
         load(Path("a\0b"), {})
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
     path = write(tmp_path)
-    path.chmod(0)
     with pytest.raises(ConfigError, match="check its path and permissions"):
-        load(path, {})
+        load(path / "gateway.yaml", {})  # below a file, not a folder
 
 
 def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
