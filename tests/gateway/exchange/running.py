@@ -87,7 +87,8 @@ class Setting:
         ledger = MemoryLedger()
         await ledger.aopen()
         desk = _desk(config, parts, ledger)
-        body = {"model": "test", "messages": [{"role": "user", "content": "How far?"}], "stream": stream, **fields}
+        question = {} if "input" in fields else {"messages": [{"role": "user", "content": "How far?"}]}
+        body = {"model": "test", **question, "stream": stream, **fields}
         route = desk.runtime.table.routes["test"]
         read = (ingress or ChatIngress()).read
         asked = read(msgspec.json.encode(body), {}, chat.RequestLimits(), lambda model: route)
