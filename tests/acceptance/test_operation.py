@@ -67,9 +67,12 @@ async def until_refused(base_url: str) -> None:
 
 
 async def until_logged(gateway: GatewayProcess, text: str, times: int = 1) -> None:
-    async with asyncio.timeout(90):
-        while gateway.output.count(text) < times:
-            await asyncio.sleep(0.02)
+    try:
+        async with asyncio.timeout(90):
+            while gateway.output.count(text) < times:
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{text!r} does not stand {times} times in\n{gateway.output}") from None
 
 
 async def models(gateway: GatewayProcess) -> set[str]:
@@ -90,7 +93,15 @@ async def test_health_and_readiness_need_no_key_and_tell_what_is_the_matter(hous
         assert ready.json()["config"]
 
 
+async def until_postgres_is_up(house: House) -> None:
+    async with asyncio.timeout(90):
+        while not (await house.http.get("/readyz")).json()["ledger"]["postgres_up"]:
+            await asyncio.sleep(0.02)
+
+
 async def test_metrics_count_what_was_served(house: House) -> None:
+    await until_postgres_is_up(house)
+
     async def value(line: str) -> float:
         text = (await house.http.get("/metrics")).text
         return next((float(row.rpartition(" ")[2]) for row in text.splitlines() if row.startswith(line + " ")), 0.0)
@@ -318,9 +329,13 @@ async def test_a_worker_that_dies_is_replaced_and_the_metrics_of_all_are_added_u
     await until_logged(pair, "Application startup complete", 3)
     await grounded_answers(pair, upstream, 10)
     assert await served() == before + 30
-    async with asyncio.timeout(90):
-        while len(found := await outcomes(postgres_url)) < before + 30:
-            await asyncio.sleep(0.05)
+    found: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(90):
+            while len(found := await outcomes(postgres_url)) < before + 30:
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{len(found)} records instead of {before + 30}\n{pair.output}") from None
     assert set(found.values()) == {"completed"}
 
 
