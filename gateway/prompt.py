@@ -173,38 +173,47 @@ def _closing(code: str) -> str:
 def _block(
     hits: Sequence[Hit], settings: Settings, code: str, count: Callable[[str], int]
 ) -> tuple[str, tuple[Hit, ...]]:
-    """The block, and the hits that are in it."""
-    head = f'<grounding code="{code}">\n{settings.instructions}\n'
-    tail = _closing(code)
-    budget = settings.token_budget - count(head) - count(tail)
+    """The block, and the hits that are in it.
+
+    What comes again in other conversations (instructions, passages) is counted apart from the codes around it, so that
+    a counter may remember it: to count nine passages anew takes longer than to find them.
+    """
+    head, tail = f'<grounding code="{code}">\n', _closing(code)
+    instructions = f"{settings.instructions}\n"
+    budget = settings.token_budget - count(head) - count(instructions) - count(tail)
+    frame = count("".join(_frame(len(hits), code)))
     documents: list[str] = []
     for number, hit in enumerate(hits, 1):
         text = _capped(clean(hit.passage.text).strip(), settings.max_text)
-        document = _document(hit.passage, text, number, code, settings)
-        cost = count(document)
+        content = _content(hit.passage, text, settings)
+        cost = frame + count(content)
         if cost > budget:
-            if not documents and (document := _shortened(hit.passage, text, code, settings, _within(budget, count))):
-                documents.append(document)
+            fits = _within(budget - frame, count)
+            if not documents and (content := _shortened(hit.passage, text, settings, fits)):
+                documents.append(content.join(_frame(1, code)))
             break
-        documents.append(document)
+        documents.append(content.join(_frame(number, code)))
         budget -= cost
-    return "".join((head, *documents, tail)), tuple(hits[: len(documents)])
+    return "".join((head, instructions, *documents, tail)), tuple(hits[: len(documents)])
 
 
 def _within(budget: int, count: Callable[[str], int]) -> Callable[[str], bool]:
     return lambda text: count(text) <= budget
 
 
-def _document(passage: Passage, text: str, number: int, code: str, settings: Settings) -> str:
+def _frame(number: int, code: str) -> tuple[str, str]:
+    """What stands before and after a document."""
+    return f'<document code="{code}" number="{number}">\n', f'\n</document code="{code}">\n'
+
+
+def _content(passage: Passage, text: str, settings: Settings) -> str:
     fields = [("title", passage.title), ("section", " > ".join(passage.heading)), ("path", passage.source)]
     if passage.page is not None:
         fields.append(("page", str(passage.page)))
     if passage.url and passage.url != passage.source:
         fields.append(("url", passage.url))
     lines = [f"{name}: {_one_line(value, settings.max_field)}\n" for name, value in fields if value]
-    return "".join(
-        (f'<document code="{code}" number="{number}">\n', *lines, "\n", text, f'\n</document code="{code}">\n')
-    )
+    return "".join((*lines, "\n", text))
 
 
 def _one_line(text: str, limit: int) -> str:
@@ -223,13 +232,13 @@ def _capped(text: str, limit: int) -> str:
     return text[:limit] + _CUT_MARK
 
 
-def _shortened(passage: Passage, text: str, code: str, settings: Settings, fits: Callable[[str], bool]) -> str:
-    """The first document cut after as many sentences, or else words, as fit; "" if not even one word does."""
+def _shortened(passage: Passage, text: str, settings: Settings, fits: Callable[[str], bool]) -> str:
+    """The first document's content cut after as many sentences, or else words, as fit; "" if not even one word does."""
     for border in (_BORDER, _WORD_BORDER):
         ends = [match.end() for match in border.finditer(text) if 0 < match.end() < len(text)]
 
         def cut(end: int) -> str:
-            return _document(passage, text[:end].rstrip() + _CUT_MARK, 1, code, settings)
+            return _content(passage, text[:end].rstrip() + _CUT_MARK, settings)
 
         # `fits` is true up to some end and false from there on.
         fitting = bisect_left(ends, x=True, key=lambda end: not fits(cut(end)))

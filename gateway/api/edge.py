@@ -8,7 +8,7 @@ still gets its own status.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -98,7 +98,7 @@ class Edge(Protocol):
 
     def head(self, status: int, headers: Mapping[str, str]) -> None: ...
 
-    async def out(self, out: Out) -> None: ...
+    async def out(self, outs: Sequence[Out]) -> None: ...
 
     async def end(self) -> None: ...
 
@@ -128,13 +128,14 @@ class PlainEdge:
         self._status = status
         self._headers = [h for h in encode_headers(headers) if h[0] != b"content-type"]
 
-    async def out(self, out: Out) -> None:
-        if out.whole:
-            self._whole = out.data
-            return
-        if self._fold is None:
-            self._fold = Fold()
-        self._fold.add(chat.parse_delta(out.data, whole=False))
+    async def out(self, outs: Sequence[Out]) -> None:
+        for out in outs:
+            if out.whole:
+                self._whole = out.data
+                continue
+            if self._fold is None:
+                self._fold = Fold()
+            self._fold.add(chat.parse_delta(out.data, whole=False))
 
     async def end(self) -> None:
         body = self._whole
@@ -189,8 +190,9 @@ class StreamEdge:
         self._status = status
         self._headers = [h for h in encode_headers(headers) if h[0] != b"content-type"]
 
-    async def out(self, out: Out) -> None:
-        data = self._writer.whole(out.data) if out.whole else self._writer.chunk(out.data)
+    async def out(self, outs: Sequence[Out]) -> None:
+        writer = self._writer
+        data = b"".join([writer.whole(out.data) if out.whole else writer.chunk(out.data) for out in outs])
         if data:
             await self._write(data)
 

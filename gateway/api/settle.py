@@ -25,9 +25,8 @@ from gateway.errors import (
 )
 from gateway.exchange.account import Account
 from gateway.exchange.decide import Decision
-from gateway.exchange.path import Exchange
+from gateway.exchange.path import Exchange, Head
 from gateway.ledger.record import Outcome, Receipt
-from gateway.release import Out
 from gateway.wire.dialect import CHAT, Dialect
 
 CLIENT_CLOSED = 499
@@ -134,11 +133,11 @@ class Settlement:
         account = exchange.account
         async with aclosing(exchange.events()) as events:
             async for event in events:
-                if isinstance(event, Out):
-                    await edge.out(event)
-                else:
+                if isinstance(event, Head):
                     account.http_status = event.status
                     edge.head(event.status, event.headers)
+                else:
+                    await edge.out(event)
         blocked = account.decision is Decision.BLOCK
         account.ended(Outcome.BLOCKED if blocked else Outcome.COMPLETED, account.http_status)
         await self._record(provisional=exchange.detached)

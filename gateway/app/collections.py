@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from gateway.app.encoders import build_encoder
 from gateway.config.model import (
@@ -27,6 +29,9 @@ from retrieval.retriever import CollectionRetriever, RetrieverSettings
 from retrieval.split import SplitSettings
 from retrieval.types import Encoder, Passage, Reranker
 from retrieval.writer import CollectionSettings
+
+_COUNTED: Final = 2_048
+"""Texts whose number of tokens is remembered: some megabytes."""
 
 
 def collection_directory(config: GatewayConfig, name: str) -> Path:
@@ -114,7 +119,7 @@ class CollectionSet:
     def token_counter(self, names: Sequence[str]) -> Callable[[str], int]:
         """Counts tokens as the encoder of these collections does: near enough to a chat model's for a budget."""
         encoder = self._encoders[self._config.collections[names[0]].encoder]
-        return lambda text: len(encoder.token_offsets(text))
+        return lru_cache(maxsize=_COUNTED)(lambda text: len(encoder.token_offsets(text)))
 
     def passage(self, passage_id: str, routes: Sequence[str], groups: frozenset[str]) -> Passage | None:
         """A passage by id, if one of these routes reads its collection and its groups allow it."""

@@ -74,13 +74,14 @@ class Exchange:
         """Nothing of the answer leaves before its verdict."""
         return self.parts.check is not None and self.call.check and self.call.release is Release.HELD
 
-    def events(self) -> AsyncGenerator[Head | Out, None]:
-        """The answer. Raises `GatewayError`; before the first `Out` that means that nothing of it was given out."""
+    def events(self) -> AsyncGenerator[Head | Sequence[Out], None]:
+        """The answer; what may leave together comes together. Raises `GatewayError`; before the first `Out` that means
+        that nothing of it was given out."""
         if self._untouched:
             return self._attempt(self._request, self.account.retrieval, 0)
         return self._events()
 
-    async def _events(self) -> AsyncGenerator[Head | Out, None]:
+    async def _events(self) -> AsyncGenerator[Head | Sequence[Out], None]:
         self._turns = chat.turns(self._request)
         retrieval = await retrieve(self.parts, self._request, self._turns, self.call, self._services)
         self.account.retrieved(retrieval, prompt.question(self._turns), self._services.clock())
@@ -115,7 +116,7 @@ class Exchange:
 
     async def _attempt(
         self, request: ChatRequest, retrieval: Retrieval, attempt: int
-    ) -> AsyncGenerator[Head | Out, None]:
+    ) -> AsyncGenerator[Head | Sequence[Out], None]:
         fold = self.account.fold = Fold()
         gate = self._gate()
         async with self.parts.upstream.send(self._upstream_request(request, retrieval)) as reply:
@@ -128,15 +129,18 @@ class Exchange:
                     async for out in outs:
                         yield out
                 return
-            async for delta in reply.deltas:
-                fold.add(delta)
-                for out in gate.push(delta):
-                    yield out
+            async for first in reply.deltas:
+                leaving: list[Out] = []
+                for delta in (first, *reply.arrived()):
+                    fold.add(delta)
+                    leaving.extend(gate.push(delta))
+                if leaving:
+                    yield leaving
                 if gate.held_bytes and self._overflows(gate):
                     break
         if self._untouched and (whole := fold.whole) is not None:
             self.account.passed_on(whole, self._services.clock())
-            yield Out(whole.data, whole=True)
+            yield (Out(whole.data, whole=True),)
             return
         # The connection has gone back by now; checking does not keep the upstream waiting.
         answer = fold.answer()
@@ -144,8 +148,7 @@ class Exchange:
         if self.parts.check is not None and not self.detached:
             await self._judge(answer, attempt)
         if self.account.decision is not Decision.REPAIR:
-            for out in self._conclude(gate, answer):
-                yield out
+            yield tuple(self._conclude(gate, answer))
 
     def _upstream_request(self, request: ChatRequest, retrieval: Retrieval) -> UpstreamRequest:
         body = chat.encode_request(request, model=self.call.upstream_model)
@@ -284,7 +287,7 @@ class Exchange:
 
     async def _sentences(
         self, check: SegmentCheck, reply: UpstreamReply, fold: Fold, gate: SentenceGate
-    ) -> AsyncGenerator[Out, None]:
+    ) -> AsyncGenerator[Sequence[Out], None]:
         base = self._base_case()
         annotate = self.call.action is Action.ANNOTATE
         flow = SentenceFlow(
@@ -299,12 +302,11 @@ class Exchange:
         run = run_sentences(flow, reply.deltas, fold, gate, let_long_pass=let_long_pass)
         async with aclosing(run) as outs:
             async for out in outs:
-                yield out
+                yield (out,)
         answer = _cut(fold.answer(), flow.judged_texts())
         self.account.folded(answer, self._services.clock())
         self._decided(self._concluded(check, flow, base, answer), 0)
-        for out in self._close_sentences(gate, answer):
-            yield out
+        yield tuple(self._close_sentences(gate, answer))
 
     def _concluded(self, check: SegmentCheck, flow: SentenceFlow, base: Case, answer: Answer) -> list[Verdict]:
         if flow.too_long and not flow.stopped:

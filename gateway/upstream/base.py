@@ -7,7 +7,7 @@ disconnect stops the model.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -50,13 +50,15 @@ class UpstreamReply:
     """A success: status, the headers that may reach the client (lower-case names), and the deltas.
 
     `deltas` ends normally only after the protocol's own end (`[DONE]`, or a whole JSON body); a cut raises
-    `UpstreamProtocolError`. `attempts` lists every try, the successful one last.
+    `UpstreamProtocolError`. `attempts` lists every try, the successful one last. `arrived` takes the deltas that came
+    together with the last one, so that what came in one piece can leave in one piece.
     """
 
     status: int
     headers: Mapping[str, str]
     deltas: AsyncIterator[Delta]
     attempts: tuple[Attempt, ...] = ()
+    arrived: Callable[[], Sequence[Delta]] = tuple
 
 
 @dataclass(slots=True)

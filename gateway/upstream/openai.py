@@ -312,7 +312,8 @@ class _Call:
         response, attempts = await upstream._open(upstream._outgoing(self._request))
         self._response = response
         self._deltas = DeltaReader(response, upstream._limits, upstream.name, upstream._speech.translation())
-        return UpstreamReply(response.status, incoming(response.headers.items()), self._deltas, attempts)
+        headers = incoming(response.headers.items())
+        return UpstreamReply(response.status, headers, self._deltas, attempts, self._deltas.arrived)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

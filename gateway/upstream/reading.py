@@ -206,6 +206,12 @@ class DeltaReader:
                 self._failure = error
         return self._ready.popleft()
 
+    def arrived(self) -> list[Delta]:
+        """The deltas that came with the last one and were not taken yet."""
+        arrived = list(self._ready)
+        self._ready.clear()
+        return arrived
+
     async def _begin(self) -> None:
         """Read as much as says what the body is, and for JSON all of it."""
         data = await self._body.read()
