@@ -17,6 +17,7 @@ GatewayError
 └── UpstreamError             the upstream failed
     ├── UpstreamStatusError   it answered with an error: its status, headers and body pass through
     ├── UpstreamUnreachableError 502  no connection, TLS or DNS failure
+    ├── UpstreamUnavailableError 503  every upstream of a pool is resting after failures; none was asked
     ├── UpstreamTimeoutError  504  connect, first byte, idle or total time ran out
     └── UpstreamProtocolError 502  it answered with something that is not the protocol, or was cut
 """
@@ -177,12 +178,12 @@ class EmbeddedPostgresError(LedgerError):
 class UpstreamError(GatewayError):
     """The upstream failed. `attempts` says how many times it was tried, `tries` how each of them ended.
 
-    A try is (status, seconds, error code); there are none when the answer failed after it had begun.
+    A try is (upstream, status, seconds, error code); there are none when the answer failed after it had begun.
     """
 
     status = 502
     attempts: int = 1
-    tries: tuple[tuple[int | None, float, str], ...] = ()
+    tries: tuple[tuple[str, int | None, float, str], ...] = ()
 
     def __init__(self, message: str, *, code: str = "upstream_error") -> None:
         super().__init__(message, code=code)
@@ -203,6 +204,17 @@ class UpstreamUnreachableError(UpstreamError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="upstream_unreachable")
+
+
+class UpstreamUnavailableError(UpstreamError):
+    """Nobody of a pool may be asked now; `retry_after` is in seconds."""
+
+    status = 503
+    retry = True
+
+    def __init__(self, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(message, code="upstream_unavailable")
+        self.retry_after = retry_after
 
 
 class UpstreamTimeoutError(UpstreamError):

@@ -15,6 +15,7 @@ from gateway.config.model import (
     ExtractiveUpstreamConfig,
     GatewayConfig,
     HttpUpstreamConfig,
+    PoolUpstreamConfig,
     ReviewCheckConfig,
     RouteConfig,
     UpstreamConfig,
@@ -166,8 +167,12 @@ class Route:
         )
 
 
-def compile_route(name: str, config: RouteConfig, upstream: UpstreamConfig | None) -> Route:
-    """The route of one section of the configuration, over the section of its upstream."""
+def compile_route(name: str, config: RouteConfig, upstreams: Mapping[str, UpstreamConfig]) -> Route:
+    """The route of one section of the configuration, over those of all upstreams."""
+    upstream = upstreams.get(config.upstream)
+    answering = [(upstream, config.model)]
+    if isinstance(upstream, PoolUpstreamConfig):
+        answering = [(upstreams.get(member.upstream), member.model) for member in upstream.members]
     return Route(
         name=name,
         config=config,
@@ -181,8 +186,9 @@ def compile_route(name: str, config: RouteConfig, upstream: UpstreamConfig | Non
         passthrough=config.auth == "passthrough",
         forwards=config.other_paths == "forward",
         default=config.default,
-        needs_model=isinstance(upstream, HttpUpstreamConfig),
-        speaks_messages=isinstance(upstream, AnthropicUpstreamConfig),
+        needs_model=any(isinstance(one, HttpUpstreamConfig) and model is None for one, model in answering),
+        # Of a pool all must: what only Anthropic's API can say could not be asked of the others.
+        speaks_messages=all(isinstance(one, AnthropicUpstreamConfig) for one, _ in answering),
     )
 
 
@@ -194,10 +200,7 @@ class RouteTable:
     """All routes of a configuration."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        self._routes = {
-            name: compile_route(name, route, config.upstreams.get(route.upstream))
-            for name, route in config.routes.items()
-        }
+        self._routes = {name: compile_route(name, route, config.upstreams) for name, route in config.routes.items()}
         self._default = next((route for route in self._routes.values() if route.default), None)
 
     @property

@@ -23,6 +23,7 @@ from gateway.route import RouteTable
 from gateway.telemetry import Metrics, Telling
 from gateway.telemetry.trace_context import TraceContext
 from gateway.telemetry.tracing import Tracing
+from gateway.upstream.pool import PoolUpstream
 from gateway.wire.chat import RequestLimits
 from retrieval.types import Passage
 
@@ -43,6 +44,7 @@ class Runtime:
     parts: Mapping[str, RouteParts]
     keyring: Keyring
     sources: SourceLookup
+    pools: tuple[PoolUpstream, ...] = ()
     anonymous: bool = False
     """Some route passes the caller's own upstream key on, so a caller need not have one of ours."""
     resources: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -91,6 +93,7 @@ class GatewayDesk:
         self.new_id = new_id
         self.store = store
         """Where recorded exchanges are read; None without a database."""
+        metrics.breakers.states = self._breakers
         self.tracing = tracing
         """Where traces go; None when none are made."""
         self.draining = False
@@ -118,6 +121,10 @@ class GatewayDesk:
         self.in_flight -= 1
         self.metrics.left()
         await runtime.leave()
+
+    def _breakers(self) -> dict[tuple[str, str], float]:
+        """The state of every breaker, by pool and member."""
+        return {(pool.name, name): float(state) for pool in self.runtime.pools for name, state in pool.states()}
 
     async def swap(self, runtime: Runtime) -> None:
         """Put a new runtime in force; the old one goes on for its running requests."""

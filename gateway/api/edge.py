@@ -14,7 +14,13 @@ from typing import Protocol
 import msgspec
 from litestar.types import Send
 
-from gateway.errors import GatewayError, OverloadedError, UpstreamProtocolError, UpstreamStatusError
+from gateway.errors import (
+    GatewayError,
+    OverloadedError,
+    UpstreamProtocolError,
+    UpstreamStatusError,
+    UpstreamUnavailableError,
+)
 from gateway.release import Out
 from gateway.wire import chat, sse
 from gateway.wire.dialect import CHAT, Dialect, StreamWriter
@@ -61,7 +67,7 @@ def _error_response(error: GatewayError) -> tuple[int, bytes, Headers]:
         return error.upstream_status, error.body, headers + passed
     if error.retry is not None:
         headers.append((b"x-should-retry", b"true" if error.retry else b"false"))
-    if isinstance(error, OverloadedError):
+    if isinstance(error, OverloadedError | UpstreamUnavailableError):
         headers.append((b"retry-after", str(error.retry_after).encode()))
     return error.status, msgspec.json.encode(error.envelope()), headers
 

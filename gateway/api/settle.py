@@ -72,6 +72,8 @@ def _headers(account: Account) -> Headers:
     headers: Headers = [(b"x-grounding-exchange", account.call.id.encode())]
     if account.verdicts:
         headers.append((b"x-grounding-status", account.check_status[0].encode()))
+    if by := account.answered_by:
+        headers.append((b"x-grounding-upstream", by[0].encode()))
     if account.call.request_id:
         headers.append((b"x-request-id", account.call.request_id.encode()))
     return headers

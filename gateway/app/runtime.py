@@ -9,21 +9,21 @@ from gateway.access.keys import Keyring
 from gateway.api.desk import Runtime
 from gateway.app.collections import CollectionSet, check_collections
 from gateway.app.judging import CheckBuilder
-from gateway.app.upstreams import build_upstream
+from gateway.app.upstreams import build_upstreams
 from gateway.config.describe import version
 from gateway.config.model import FactCheckConfig, GatewayConfig, OpenAIUpstreamConfig, RouteConfig, Server
-from gateway.config.references import is_loopback
+from gateway.config.references import answering, is_loopback
 from gateway.exchange.parts import RouteParts
 from gateway.route import RouteTable
 from gateway.upstream.base import Upstream
+from gateway.upstream.pool import PoolUpstream
 
 
 async def build_runtime(config: GatewayConfig) -> Runtime:
     """Open what the configuration names. Raises `ConfigError` or `RetrievalError`; then nothing is left open."""
     async with AsyncExitStack() as resources:
-        upstreams: dict[str, Upstream] = {}
-        for name, section in config.upstreams.items():
-            upstream = upstreams[name] = build_upstream(name, section)
+        upstreams = build_upstreams(config.upstreams)
+        for upstream in upstreams.values():
             await upstream.aopen()
             resources.push_async_callback(upstream.aclose)
         collections = CollectionSet(config, resources)
@@ -39,6 +39,7 @@ async def build_runtime(config: GatewayConfig) -> Runtime:
             parts=parts,
             keyring=Keyring(config.keys, loopback=is_loopback(config.server.host), hosts=_hosts(config.server)),
             sources=collections,
+            pools=tuple(upstream for upstream in upstreams.values() if isinstance(upstream, PoolUpstream)),
             anonymous=any(route.auth == "passthrough" for route in config.routes.values()),
             resources=resources.pop_all(),
         )
@@ -63,7 +64,6 @@ async def _parts(
     retriever = await collections.prompt_retriever(retrieval) if retrieval else None
     evidence = check_collections(route)
     evidence_retriever = await collections.retriever(evidence, _evidence_k(route)) if evidence else None
-    section = config.upstreams[route.upstream]
     return RouteParts(
         name=name,
         config=route,
@@ -71,7 +71,10 @@ async def _parts(
         retriever=retriever,
         check=await checks.build(route, evidence_retriever),
         check_collections=evidence,
-        alternating_roles=isinstance(section, OpenAIUpstreamConfig) and section.alternating_roles,
+        alternating_roles=any(
+            isinstance(section, OpenAIUpstreamConfig) and section.alternating_roles
+            for section in answering(route, config.upstreams)
+        ),
         config_version=config_version,
         count_tokens=collections.token_counter(retrieval.collections) if retrieval else None,
     )

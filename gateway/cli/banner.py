@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from gateway.config.model import FactCheckConfig, GatewayConfig, HttpUpstreamConfig, RouteConfig
+from gateway.config.pooling import described
+from gateway.config.references import answering
 
 # The quickstart's documents answer the first question, and refute the answer to the second in one plain sentence.
 QUESTION = "What does the Monthly plan cost?"
@@ -69,7 +71,7 @@ def _command() -> str:
 
 def _describe(route: RouteConfig, config: GatewayConfig) -> str:
     upstream = config.upstreams[route.upstream]
-    target = upstream.base_url if isinstance(upstream, HttpUpstreamConfig) else upstream.kind
+    target = upstream.base_url if isinstance(upstream, HttpUpstreamConfig) else described(upstream)
     parts = [f"{route.upstream} ({target})"]
     if route.retrieval:
         parts.append(f"grounded in {', '.join(route.retrieval.collections)}")
@@ -96,4 +98,4 @@ def _off(config: GatewayConfig) -> list[str]:
 
 
 def _used(config: GatewayConfig) -> list[object]:
-    return [config.upstreams[route.upstream] for route in config.routes.values()]
+    return [section for route in config.routes.values() for section in answering(route, config.upstreams)]

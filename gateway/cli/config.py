@@ -13,6 +13,8 @@ from gateway.cli.output import USAGE, emit, note
 from gateway.config.describe import schema, version
 from gateway.config.load import Reading, read
 from gateway.config.locate import locate
+from gateway.config.model import PoolUpstreamConfig
+from gateway.config.pooling import described
 from gateway.config.problems import Problem
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check a configuration, print its JSON Schema.")
@@ -69,4 +71,9 @@ def _summary(reading: Reading) -> str:
     config = reading.config
     assert config is not None
     routes = ", ".join(f"{name} -> {route.upstream}" for name, route in config.routes.items())
-    return f"{reading.files[0]}: valid (version {version(config)}); routes: {routes}"
+    pools = "".join(
+        f"\n  {name}: {described(section)}"
+        for name, section in config.upstreams.items()
+        if isinstance(section, PoolUpstreamConfig)
+    )
+    return f"{reading.files[0]}: valid (version {version(config)}); routes: {routes}{pools}"

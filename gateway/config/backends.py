@@ -31,7 +31,7 @@ class Retries(Strict):
     attempts: int = Field(default=3, ge=1, le=10)
     """Tries in all; 1 turns retries off."""
     max_delay: float = Field(default=8.0, gt=0)
-    statuses: tuple[int, ...] = (408, 409, 429, 500, 502, 503, 504, 529)
+    statuses: tuple[Annotated[int, Field(ge=400, le=599)], ...] = (408, 409, 429, 500, 502, 503, 504, 529)
 
 
 class OutboundTLS(Strict):
@@ -113,6 +113,62 @@ class ExtractiveUpstreamConfig(Strict):
     max_sentences: int = Field(default=3, ge=1, le=10)
 
 
+class PoolMember(Strict):
+    """One upstream of a pool."""
+
+    upstream: str
+    """The name of an upstream that is not itself a pool."""
+    weight: int = Field(default=1, ge=1, le=1_000)
+    """Its share among members of the same priority."""
+    priority: int = Field(default=0, ge=0, le=100)
+    """Smaller ones are asked first; others only when none of those can answer."""
+    model: str | None = None
+    """Model name sent to this one, where it differs from the route's."""
+
+
+class BreakerConfig(Strict):
+    """When a failing member is left alone."""
+
+    failures: int = Field(default=5, ge=1, le=1_000)
+    """Failures in a row that open the breaker."""
+    open_for: float = Field(default=30.0, gt=0)
+    """Seconds until one request is let through as a trial."""
+
+
+class PoolUpstreamConfig(Strict):
+    """Several upstreams as one: shares, priorities, breakers, fallbacks."""
+
+    kind: Literal["pool"]
+    members: tuple[PoolMember, ...] = Field(min_length=1)
+    retries: Retries = by_default(Retries)
+    """Of all members together; theirs do not apply here. `statuses` are those that another member is asked after."""
+    fallback_on: tuple[Literal["timeout", "connection", "broken_answer", "context_length"], ...] = (
+        "timeout",
+        "connection",
+        "broken_answer",
+        "context_length",
+    )
+    """After which failures beside `retries.statuses` another member is asked."""
+    breaker: BreakerConfig = by_default(BreakerConfig)
+    total: float = Field(default=600.0, gt=0)
+    """Time for a whole request, all tries and the answer."""
+    hedge_after: float | None = Field(default=None, gt=0)
+    """Seconds without content after which a second member is asked beside the first; costs a second answer."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        conflicts = []
+        if self.hedge_after is not None and (len(self.members) < 2 or self.retries.attempts < 2):
+            why = "hedge_after asks a second member: name two members at least, and let retries.attempts be 2 or more"
+            conflicts.append(Conflict(why, ("hedge_after", "members", "retries")))
+        if self.hedge_after is not None and self.hedge_after >= self.total:
+            why = "hedge_after is not shorter than total, so a second member is never asked; make it shorter"
+            conflicts.append(Conflict(why, ("hedge_after", "total")))
+        if conflicts:
+            raise impossible(*conflicts)
+        return self
+
+
 class PluginUpstreamConfig(Strict):
     """An upstream from another package, by its entry point name."""
 
@@ -126,7 +182,8 @@ UpstreamConfig = Annotated[
     | AzureUpstreamConfig
     | AnthropicUpstreamConfig
     | ExtractiveUpstreamConfig
-    | PluginUpstreamConfig,
+    | PluginUpstreamConfig
+    | PoolUpstreamConfig,
     Field(discriminator="kind"),
 ]
 

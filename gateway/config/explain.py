@@ -75,12 +75,16 @@ class Explainer:
                 here = None
         return path
 
+    def section(self, loc: tuple[str | int, ...]) -> Path:
+        """The path of the section that an error about combinations is about; the tag of a union may end its place."""
+        return self.path((*loc, ""))[:-1]
+
     def explain(self, error: ErrorDetails) -> list[tuple[Path, str]]:
         """Paths and texts for one error; several for a section with several conflicts."""
         loc = error["loc"]
         path = self.path(loc)
         if error["type"] == "impossible":
-            return [self._conflict(path, conflict) for conflict in error["ctx"]["conflicts"]]
+            return [self._conflict(self.section(loc), conflict) for conflict in error["ctx"]["conflicts"]]
         text = self._text(error, path)
         return [((*path, "kind") if error["type"] == "union_tag_invalid" else path, text)]
 

@@ -229,7 +229,7 @@ def _validate(source: Source, files: _Files) -> GatewayConfig | None:
 def _note_second(source: Source, explainer: Explainer, detail: ErrorDetails, wrong: set[problems.Path]) -> None:
     if detail["type"] != "impossible":
         return
-    section = explainer.path(detail["loc"])
+    section = explainer.section(detail["loc"])
     if not any((*section, key) in wrong for key in conflict_keys(detail)):
         for path, text in explainer.explain(detail):
             source.problem(path, text)

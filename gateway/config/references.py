@@ -10,7 +10,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gateway.config.model import GatewayConfig, HttpUpstreamConfig
+from gateway.config.model import GatewayConfig, HttpUpstreamConfig, PoolUpstreamConfig, RouteConfig, UpstreamConfig
+from gateway.config.pooling import pool_problems, pool_route_problems
 from gateway.config.problems import Path, listed, suggestion
 from gateway.config.source import Source
 from gateway.redact import redact
@@ -31,6 +32,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def answering(route: RouteConfig, upstreams: Mapping[str, UpstreamConfig]) -> list[UpstreamConfig]:
+    """The sections of those who may answer a route: its upstream, or the members of the pool that it is."""
+    section = upstreams[route.upstream]
+    if isinstance(section, PoolUpstreamConfig):
+        return [upstreams[member.upstream] for member in section.members]
+    return [section]
 
 
 def open_to_network(config: GatewayConfig) -> bool:
@@ -58,6 +67,11 @@ def reference_problems(source: Source) -> Found:
             yield from _thresholds_mean_something(route, path, _section(data, "collections"))
             yield from _costs(check, (*path, "check"), _section(data, "judges"))
             yield from _upstream_fits(route, path, _section(data, "upstreams"))
+            yield from pool_route_problems(route, path, _section(data, "upstreams"))
+    for name, upstream in _section(data, "upstreams").items():
+        if isinstance(upstream, dict) and upstream.get("kind") == "pool":
+            yield from _members(names, upstream, ("upstreams", name, "members"))
+            yield from pool_problems(name, _section(data, "upstreams"))
     for index, key in enumerate(_list(data, "keys")):
         if isinstance(key, dict):
             yield from names.all(key, ("keys", index, "routes"), "routes", but="*")
@@ -69,14 +83,14 @@ def reference_problems(source: Source) -> Found:
 def reference_warnings(config: GatewayConfig) -> Iterator[str]:
     """Settings that work and are probably not meant."""
     for name, route in config.routes.items():
-        upstream = config.upstreams.get(route.upstream)
+        upstream = config.upstreams[route.upstream]
         if route.auth == "passthrough" and getattr(upstream, "api_key", None) is not None:
             yield (
                 f"routes.{name}: auth: passthrough sends the caller's own key, so the api_key of upstream "
                 f"{route.upstream} is not used here"
             )
         named = route.model or route.default or route.auth == "passthrough"
-        if isinstance(upstream, HttpUpstreamConfig) and not named:
+        if _needs_model(upstream, config) and not named:
             yield (
                 f"routes.{name}: has no model, so requests at /v1 that name the route as their model are refused; set "
                 f"routes.{name}.model, or use /r/{name}/v1 as base URL with the upstream's own model names"
@@ -88,6 +102,13 @@ def reference_warnings(config: GatewayConfig) -> Iterator[str]:
             )
 
 
+def _needs_model(upstream: UpstreamConfig, config: GatewayConfig) -> bool:
+    if isinstance(upstream, PoolUpstreamConfig):
+        unnamed = (config.upstreams[member.upstream] for member in upstream.members if member.model is None)
+        return any(isinstance(section, HttpUpstreamConfig) for section in unnamed)
+    return isinstance(upstream, HttpUpstreamConfig)
+
+
 def _section(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = data.get(key)
     return value if isinstance(value, dict) else {}
@@ -96,6 +117,12 @@ def _section(data: Mapping[str, Any], key: str) -> dict[str, Any]:
 def _list(data: Mapping[str, Any], key: str) -> list[Any]:
     value = data.get(key)
     return value if isinstance(value, list) else []
+
+
+def _members(names: _Names, pool: Mapping[str, Any], path: Path) -> Found:
+    for index, member in enumerate(_list(pool, "members")):
+        if isinstance(member, dict):
+            yield from names.one(member, (*path, index, "upstream"), "upstreams")
 
 
 class _Names:

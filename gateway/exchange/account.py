@@ -63,6 +63,8 @@ class Account:
         self._judged: list[tuple[Verdict, int]] = []
         self.decision = Decision.PASS
         self.attempts: list[Attempt] = []
+        self.fallback = False
+        """The answer comes from a member of a pool that stands in for others."""
         self.sent = b""
         self.fold: Fold | None = None
         self.answer: Answer | None = None
@@ -84,17 +86,17 @@ class Account:
         for hit in retrieval.hits:
             self._add_source(self.sources, hit, in_prompt=True)
 
-    def answered(self, attempts: Sequence[Attempt], now: float) -> None:
+    def answered(self, attempts: Sequence[Attempt], now: float, *, fallback: bool = False) -> None:
         """The upstream's headers came."""
         self.attempts.extend(attempts)
+        self.fallback = fallback
         self.seconds.setdefault("first_byte", now - self.started)
 
     def failed(self, error: UpstreamError) -> None:
         """The upstream failed: before its answer began, or in the middle of it."""
         name = self.parts.upstream.name
         if error.tries or not self.attempts:
-            tries = error.tries or ((None, 0.0, error.code),)
-            self.attempts.extend(Attempt(name, status, seconds, code) for status, seconds, code in tries)
+            self.attempts.extend(Attempt(*one) for one in error.tries or ((name, None, 0.0, error.code),))
         else:
             self.attempts[-1] = replace(self.attempts[-1], error=error.code)
 
@@ -138,6 +140,13 @@ class Account:
     @property
     def retrieval_status(self) -> str:
         return self.retrieval.status.value
+
+    @property
+    def answered_by(self) -> tuple[str, bool] | None:
+        """Who of a pool answered, and whether as a stand-in; None on routes with one upstream."""
+        if not self.attempts or self.attempts[-1].error or self.attempts[-1].upstream == self.parts.upstream.name:
+            return None
+        return self.attempts[-1].upstream, self.fallback
 
     @property
     def action(self) -> str:

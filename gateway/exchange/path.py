@@ -120,7 +120,7 @@ class Exchange:
         fold = self.account.fold = Fold()
         gate = self._gate()
         async with self.parts.upstream.send(self._upstream_request(request, retrieval)) as reply:
-            self.account.answered(reply.attempts, self._services.clock())
+            self.account.answered(reply.attempts, self._services.clock(), fallback=reply.fallback)
             if attempt == 0:
                 yield Head(reply.status, reply.headers)
             check = self.parts.check

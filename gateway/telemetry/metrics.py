@@ -20,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from checks.types import Status, Verdict
+from gateway.telemetry.breakers import BreakerGauge
 from gateway.telemetry.views import CheckView, ExchangeView, tokens
 
 _DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -99,6 +100,7 @@ class Metrics:
         self._watched: list[tuple[str, Callable[[], Mapping[str, float]]]] = []
         self.before_refresh: Callable[[], None] = lambda: None
         """Called first by `refresh`: who keeps events back for a moment tells of them now."""
+        self.breakers = BreakerGauge(registry)
         self.shared = _DIRECTORY in os.environ
         """Other workers' metrics are added to these in a scrape."""
         self._now_in_flight = 0
@@ -141,9 +143,8 @@ class Metrics:
         self._judge_cost = counter("judge_cost_usd", "Cost of judges in USD, where prices are configured.", "judge")
         self._problems = counter("problems", "Things that failed and were worked around or reported.", "event")
         self._reloads = counter("config_reloads", "Reloads of the configuration.", "result")
-        self._unrecorded = Counter(
-            "grounding_unrecorded_exchanges", "Exchanges that could not be recorded.", registry=registry
-        )
+        about = "Exchanges that could not be recorded."
+        self._unrecorded = Counter("grounding_unrecorded_exchanges", about, registry=registry)
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -254,6 +255,7 @@ class Metrics:
         """Read every watched number now. Rendering does so for its own process."""
         self.before_refresh()
         self._in_flight.set(self._now_in_flight)
+        self.breakers.refresh()
         for prefix, stats in self._watched:
             for name, value in stats().items():
                 if name.endswith("_total"):

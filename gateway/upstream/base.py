@@ -31,7 +31,8 @@ class UpstreamRequest:
     """What to send. `body` is final: grounded, our own options removed, model name resolved.
 
     `chat`, `query` and `hits` serve upstreams that answer from passages; `headers` are the client's that may pass on.
-    `authorization` is the caller's own credential on a pass-through route, never logged.
+    `authorization` is the caller's own credential on a pass-through route, never logged. `once` forbids a second try,
+    and `limit_s` bounds the whole answer in seconds: a pool tries elsewhere, within the time of the whole request.
     """
 
     path: str
@@ -43,6 +44,8 @@ class UpstreamRequest:
     chat: ChatRequest | None = None
     query: str = ""
     hits: tuple[Hit, ...] = ()
+    once: bool = False
+    limit_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +54,8 @@ class UpstreamReply:
 
     `deltas` ends normally only after the protocol's own end (`[DONE]`, or a whole JSON body); a cut raises
     `UpstreamProtocolError`. `attempts` lists every try, the successful one last. `arrived` takes the deltas that came
-    together with the last one, so that what came in one piece can leave in one piece.
+    together with the last one, so that what came in one piece can leave in one piece. `fallback` says that one answers
+    who stands in for those that should have.
     """
 
     status: int
@@ -59,6 +63,7 @@ class UpstreamReply:
     deltas: AsyncIterator[Delta]
     attempts: tuple[Attempt, ...] = ()
     arrived: Callable[[], Sequence[Delta]] = tuple
+    fallback: bool = False
 
 
 @dataclass(slots=True)

@@ -27,8 +27,8 @@ from gateway.errors import (
 )
 from gateway.upstream.base import Attempt, RawReply, UpstreamReply, UpstreamRequest
 from gateway.upstream.headers import CREDENTIALS, credential, incoming, outgoing
-from gateway.upstream.pool import FailedTry, delay_s
 from gateway.upstream.reading import BodyReader, DeltaReader, ReadingLimits, reading_error, without_secret
+from gateway.upstream.retrying import FailedTry, delay_s
 from gateway.upstream.settings import Addresses, OpenAISettings, UpstreamTimeouts, tls_context
 from gateway.upstream.speech import OpenAISpeech, Speech
 
@@ -122,7 +122,9 @@ class OpenAIUpstream:
         headers = outgoing(self._headers, request.headers, self._settings.pass_headers)
         self._authorize(headers, request.authorization)
         path, body = self._speech.request(request)
-        return _Outgoing("POST", self._addresses.url(path), headers, body)
+        out = _Outgoing("POST", self._addresses.url(path), headers, body)
+        out.once, out.limit_s = request.once, request.limit_s
+        return out
 
     def _authorize(self, headers: dict[str, str], authorization: str | None) -> None:
         if authorization is not None:
@@ -145,7 +147,8 @@ class OpenAIUpstream:
         """Try until there is an answer to hand on. Raises `UpstreamError` with its number of attempts."""
         started = time.perf_counter()
         attempts: list[Attempt] = []
-        timeout = self._timeout
+        total_s = min(self._limits.total_s, out.limit_s or self._limits.total_s)
+        timeout = self._timeout if total_s == self._limits.total_s else self._timeout_of(total_s)
         while True:
             began = time.perf_counter()
             response, failure, again = await self._try(out, timeout)
@@ -157,10 +160,10 @@ class OpenAIUpstream:
                 assert response is not None
                 return response, tuple(attempts)
             failure.attempts = len(attempts)
-            failure.tries = tuple((attempt.status, attempt.seconds, attempt.error) for attempt in attempts)
-            remaining_s = self._limits.total_s - (now - started)
+            failure.tries = tuple((self._name, attempt.status, attempt.seconds, attempt.error) for attempt in attempts)
+            remaining_s = total_s - (now - started)
             delay = None
-            if again:
+            if again and not out.once:
                 headers = failure.headers if isinstance(failure, UpstreamStatusError) else {}
                 failed = FailedTry(
                     number=len(attempts),
@@ -284,7 +287,7 @@ def _may_try_again(exc: BaseException, *, unread: bool) -> bool:
 class _Outgoing:
     """A request as it leaves: `unread` ones come back whatever their status."""
 
-    __slots__ = ("body", "headers", "method", "unread", "url")
+    __slots__ = ("body", "headers", "limit_s", "method", "once", "unread", "url")
 
     def __init__(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, *, unread: bool = False
@@ -294,6 +297,8 @@ class _Outgoing:
         self.headers = headers
         self.body = body
         self.unread = unread
+        self.once = False
+        self.limit_s: float | None = None
 
 
 class _Call:

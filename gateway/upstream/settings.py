@@ -11,7 +11,7 @@ from typing import Literal
 from yarl import URL
 
 from gateway.errors import ConfigError, RequestError
-from gateway.upstream.pool import RetryPolicy
+from gateway.upstream.retrying import RetryPolicy
 
 USER_AGENT = "grounding-gateway"
 

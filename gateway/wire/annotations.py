@@ -62,6 +62,11 @@ class Exchanged(Protocol):
         """What the route does about a bad verdict."""
         ...
 
+    @property
+    def answered_by(self) -> tuple[str, bool] | None:
+        """Who of several upstreams answered, and whether as a stand-in; None where there is one."""
+        ...
+
 
 def citations(verdict: Verdict, sources: Sequence[Source]) -> list[dict[str, Any]]:
     """A `url_citation` for each fact that passed as true and each source (two at most) that supports it."""
@@ -145,10 +150,12 @@ def grounding_object(exchange: Exchanged, verdicts: Sequence[Verdict], *, withhe
     three pieces at most; the ledger keeps all of it.
     """
     numbers = {source.hit.passage.id: source.number for source in exchange.sources}
+    by = exchange.answered_by
     return {
         "version": VERSION,
         "exchange_id": exchange.exchange_id,
         "route": exchange.route,
+        **({"upstream": {"name": by[0], "fallback": by[1]}} if by else {}),
         "retrieval": {
             "status": str(exchange.retrieval_status),
             "sources": [_source_object(source) for source in exchange.sources],

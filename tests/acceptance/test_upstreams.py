@@ -432,3 +432,49 @@ async def test_an_upstream_that_says_which_key_it_refuses_does_not_tell_it_to_ou
     house.upstream.enqueue(sse_reply([{"error": {"message": told}}]))
     inside = await house.http.post("/r/plain/v1/chat/completions", json=body(stream=stream))
     assert UPSTREAM_KEY not in response.text + inside.text
+
+
+# -- pools -------------------------------------------------------------------------------------------------------------
+
+SILENT = json_reply(completion(TEXT), gate=asyncio.Event())
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_a_dead_and_a_silent_upstream_are_not_the_clients_trouble(house: House, stream: bool) -> None:
+    """envoyproxy/ai-gateway #1866: a fallback that was configured and never triggered."""
+    house.upstream.enqueue(SILENT, answer(stream))
+    said = await ask(house.client("pooled"), stream=stream)
+    assert said.text == TEXT
+    assert said.headers["x-grounding-upstream"] == "main"
+    assert said.grounding is not None
+    assert said.grounding["upstream"] == {"name": "main", "fallback": True}
+    assert (await house.upstream.request(1)).json["model"] == "stand-in"
+    record = await house.record(said.exchange)
+    assert record["upstream"] == "main"
+    tried = [(attempt["upstream"], attempt["status"], attempt["error"]) for attempt in record["attempts"]]
+    assert tried == [
+        ("away", None, "upstream_unreachable"),
+        ("impatient", None, "upstream_timeout"),
+        ("main", 200, ""),
+    ]
+
+
+@pytest.mark.parametrize("stream", BOTH)
+async def test_quotes_stand_in_for_models_that_are_away_and_say_that_they_do(house: House, stream: bool) -> None:
+    error_in_200 = sse_reply([{"error": {"message": "overloaded", "type": "server_error"}}])
+    house.upstream.enqueue(error_reply(429, retry_after="0"), error_in_200)
+    said = await ask(house.client("pooled"), stream=stream)
+    assert "3 kg" in said.text
+    assert said.headers["x-grounding-upstream"] == "quotes"
+    assert said.grounding is not None
+    assert said.grounding["upstream"] == {"name": "quotes", "fallback": True}
+    record = await house.record(said.exchange)
+    assert (record["outcome"], record["upstream"], record["upstream_model"]) == ("completed", "quotes", "quotes")
+    assert [attempt["upstream"] for attempt in record["attempts"]] == ["away", "impatient", "main", "quotes"]
+
+
+async def test_an_operator_sees_which_upstream_of_a_pool_is_left_alone(house: House) -> None:
+    await ask(house.client("pooled"), stream=False)
+    text = (await house.http.get("/metrics")).text
+    for member in ("away", "impatient", "main", "quotes"):
+        assert f'grounding_upstream_breaker_state{{pool="pooled",upstream="{member}"}} 0.0' in text

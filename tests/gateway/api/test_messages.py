@@ -15,7 +15,7 @@ from checks.types import FactLabel
 from gateway.config.model import GatewayConfig
 from gateway.upstream.anthropic import AnthropicSpeech
 from gateway.upstream.openai import OpenAISettings, OpenAIUpstream
-from gateway.upstream.pool import RetryPolicy
+from gateway.upstream.retrying import RetryPolicy
 from gateway.wire.messages.to_upstream import Carrying
 from tests.gateway.kit import Gateway, gateway
 from tests.servers.messages import error, events_reply, message, message_events, message_reply, text, thought, tool_use

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.upstream.base import UpstreamReply, UpstreamRequest
 from gateway.upstream.openai import OpenAISettings, OpenAIUpstream
-from gateway.upstream.pool import RetryPolicy
+from gateway.upstream.retrying import RetryPolicy
 from gateway.wire.types import Delta
 from tests.servers.upstream import UpstreamServer
 

@@ -23,7 +23,7 @@ from gateway.errors import (
 )
 from gateway.upstream.base import Upstream, UpstreamReply
 from gateway.upstream.openai import OpenAISettings, OpenAIUpstream, UpstreamTimeouts
-from gateway.upstream.pool import RetryPolicy
+from gateway.upstream.retrying import RetryPolicy
 from tests.gateway.upstream.conftest import AT_ONCE, Connect, ask, everything, texts
 from tests.servers.upstream import (
     FIN,

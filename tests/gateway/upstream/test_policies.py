@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.errors import ConfigError, RequestError
 from gateway.upstream.headers import CREDENTIALS, credential, incoming, outgoing
 from gateway.upstream.openai import OpenAISettings
-from gateway.upstream.pool import MAX_HINT_S, FailedTry, RetryPolicy, delay_s, hinted_s
+from gateway.upstream.retrying import MAX_HINT_S, FailedTry, RetryPolicy, delay_s, hinted_s
 from gateway.upstream.settings import Addresses
 
 HOP_BY_HOP = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-connection"]

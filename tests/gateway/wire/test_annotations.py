@@ -82,6 +82,7 @@ class Exchange:
     exchange_id: str = "x1"
     route: str = "support"
     retrieval_status: str = "grounded"
+    answered_by: tuple[str, bool] | None = None
     sources: tuple[Source, ...] = (source(1), source(2))
     action: str = "annotate"
 
