@@ -40,7 +40,7 @@ def record_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandler
         limit: Annotated[int, QueryParameter(ge=1, le=500)] = 50,
     ) -> dict[str, Any]:
         """Recorded exchanges, newest first; `next` is the cursor of the page that follows."""
-        routes = _auditable(at_desk(), caller(request), route)
+        routes = auditable_routes(at_desk(), caller(request), route)
         _require_text(request)
         filters = ExchangeFilter(
             routes=routes,
@@ -52,16 +52,16 @@ def record_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandler
             since=_utc(since),
             until=_utc(until),
         )
-        page = await _store(at_desk()).list_exchanges(filters, cursor=cursor, limit=limit)
+        page = await store_of(at_desk()).list_exchanges(filters, cursor=cursor, limit=limit)
         return {"object": "list", "data": page.items, "next": page.cursor}
 
     @get("/v1/exchanges/{exchange_id:str}")
     async def get_exchange(request: _REQUEST, exchange_id: FromPath[str]) -> dict[str, Any]:
         """One exchange with its sources, checks, facts, evidence and judge calls."""
-        routes = _auditable(at_desk(), caller(request), None)
+        routes = auditable_routes(at_desk(), caller(request), None)
         if "\x00" in exchange_id:
             raise NotFoundError(f"there is no exchange '{exchange_id[:100]}'")
-        found = await _store(at_desk()).get_exchange(exchange_id)
+        found = await store_of(at_desk()).get_exchange(exchange_id)
         if routes is not None and found.get("route") not in routes:
             raise NotFoundError(f"there is no exchange '{exchange_id[:100]}'")
         return found
@@ -69,7 +69,7 @@ def record_handlers(at_desk: Callable[[], GatewayDesk]) -> list[HTTPRouteHandler
     return [list_exchanges, get_exchange]
 
 
-def _auditable(desk: GatewayDesk, principal: Principal, route: str | None) -> tuple[str, ...] | None:
+def auditable_routes(desk: GatewayDesk, principal: Principal, route: str | None) -> tuple[str, ...] | None:
     """The routes whose records the caller may read, None for all. Raises for a caller who may read none."""
     principal.require_known()
     if not principal.audit:
@@ -89,7 +89,8 @@ def _require_text(request: _REQUEST) -> None:
             raise RequestError(f"'{name}' holds a NUL character; leave it out", code="invalid_value", param=name)
 
 
-def _store(desk: GatewayDesk) -> PostgresStore:
+def store_of(desk: GatewayDesk) -> PostgresStore:
+    """Where records are read. Raises `OverloadedError` without a ledger database."""
     if desk.store is None:
         raise OverloadedError("this gateway runs without a ledger database", code="ledger_unavailable")
     return desk.store

@@ -26,6 +26,7 @@ from gateway.api.edge import error_response
 from gateway.api.forward import forward_handler
 from gateway.api.health import health_handlers
 from gateway.api.ingress import INGRESSES
+from gateway.api.labels import label_handlers
 from gateway.api.records import record_handlers
 from gateway.errors import GatewayError, NotFoundError, RequestError
 from gateway.exchange.parts import Services
@@ -67,6 +68,7 @@ def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None
             check_handler(desk),
             *catalogue_handlers(desk),
             *record_handlers(desk),
+            *label_handlers(desk),
             *health_handlers(desk),
             forward_handler(desk),
         ],

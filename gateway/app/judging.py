@@ -15,6 +15,7 @@ from checks.judge.openai import OpenAIJudge
 from checks.types import Check, FactClassifier
 from gateway.app.plugins import load_plugin
 from gateway.app.reviewing import ReviewBuilder
+from gateway.config.checking import AggregationConfig
 from gateway.config.model import (
     ClassifierConfig,
     FactCheckConfig,
@@ -105,19 +106,24 @@ def _judge_settings(name: str, config: JudgeConfig) -> JudgeSettings:
     )
 
 
+def aggregation_of(config: AggregationConfig) -> Aggregation:
+    """The aggregation of a section."""
+    return Aggregation(
+        kind=config.kind,
+        support_threshold=config.support_threshold,
+        refute_threshold=config.refute_threshold,
+        fail_threshold=config.fail_threshold,
+        fails=config.fails,
+    )
+
+
 def _settings(check: FactCheckConfig, *, whole_answer: bool) -> FactCheckSettings:
-    aggregation, timeouts = check.aggregation, check.timeouts
+    timeouts = check.timeouts
     return FactCheckSettings(
         k=check.k,
         max_facts=check.max_facts,
         whole_answer=whole_answer,
-        aggregation=Aggregation(
-            kind=aggregation.kind,
-            support_threshold=aggregation.support_threshold,
-            refute_threshold=aggregation.refute_threshold,
-            fail_threshold=aggregation.fail_threshold,
-            fails=aggregation.fails,
-        ),
+        aggregation=aggregation_of(check.aggregation),
         deadlines=Deadlines(
             questions_s=timeouts.questions,
             search_s=timeouts.search,

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gateway import __version__
-from gateway.cli import checking, commands, config, evaluate, keys
+from gateway.cli import auditing, checking, commands, config, evaluate, keys, labels
 from gateway.cli.output import fail_with
 
 app = typer.Typer(
@@ -28,7 +28,9 @@ app.add_typer(config.app, name="config")
 app.command("ingest")(commands.ingest)
 app.command("ask")(commands.ask)
 app.add_typer(checking.app, name="check")
+auditing.add_to(commands.verdicts)
 app.add_typer(commands.verdicts, name="verdicts")
+app.add_typer(labels.app, name="label")
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(keys.app, name="keys")
 app.command("migrate")(commands.migrate)

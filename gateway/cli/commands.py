@@ -38,7 +38,8 @@ class Phase(StrEnum):
     ALL = "all"
 
 
-def _locate(config: Path | None) -> Path:
+def located(config: Path | None) -> Path:
+    """The configuration file that is meant. Raises `ConfigError`."""
     from gateway.config.locate import locate
 
     return locate(config, os.environ, Path.cwd())
@@ -48,7 +49,7 @@ def serve(config: ConfigFile = None) -> None:
     """Serve until told to stop: the ledger's database, the collections, the HTTP server."""
     from gateway.cli.serve import serve as run
 
-    run(_locate(config))
+    run(located(config))
 
 
 def ingest(
@@ -63,7 +64,7 @@ def ingest(
     from gateway.config.load import load
     from gateway.config.problems import listed, suggestion
 
-    loaded = load(_locate(config), os.environ)
+    loaded = load(located(config), os.environ)
     for name in collections or ():
         if name not in loaded.collections:
             known = listed(loaded.collections) or "none"
@@ -85,7 +86,7 @@ def ask(
     """Ask a route one question. Exit code 1 when the answer failed its check or was blocked."""
     from gateway.cli.ask import ask as run
 
-    raise SystemExit(run(_locate(config), question, route=route, key=key, as_json=as_json))
+    raise SystemExit(run(located(config), question, route=route, key=key, as_json=as_json))
 
 
 def migrate(
@@ -102,7 +103,7 @@ def migrate(
     from gateway.config.load import load
     from migrations.run import migrate as run
 
-    loaded = load(_locate(config), os.environ)
+    loaded = load(located(config), os.environ)
 
     async def work() -> list[str]:
         async with AsyncExitStack() as stack:
@@ -125,7 +126,7 @@ def maintain(
     """Make the ledger's partitions ahead, and drop those past `ledger.retention_days`. For a job, with its own role."""
     from gateway.cli.maintain import maintain as run
 
-    raise SystemExit(run(_locate(config), months=months, as_json=as_json))
+    raise SystemExit(run(located(config), months=months, as_json=as_json))
 
 
 verdicts = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read recorded verdicts.")
@@ -147,9 +148,9 @@ def list_verdicts(
     from gateway.ledger.store import ExchangeFilter
 
     filters = ExchangeFilter(
-        route=route, check_status=status.value if status else None, since=_utc(since), until=_utc(until)
+        route=route, check_status=status.value if status else None, since=utc(since), until=utc(until)
     )
-    raise SystemExit(run(_locate(config), filters, limit=limit, cursor=cursor, as_json=as_json))
+    raise SystemExit(run(located(config), filters, limit=limit, cursor=cursor, as_json=as_json))
 
 
 @verdicts.command("show")
@@ -161,7 +162,7 @@ def show_verdict(
     """Show everything that was recorded of an exchange. Exit code 1 when there is none of this id."""
     from gateway.cli.verdicts import show_verdict as run
 
-    raise SystemExit(run(_locate(config), exchange, as_json=as_json))
+    raise SystemExit(run(located(config), exchange, as_json=as_json))
 
 
 class ExportFormat(StrEnum):
@@ -194,11 +195,12 @@ def export_verdicts(
     from gateway.ledger.store import ExchangeFilter
 
     filters = ExchangeFilter(
-        route=route, check_status=status.value if status else None, since=_utc(since), until=_utc(until)
+        route=route, check_status=status.value if status else None, since=utc(since), until=utc(until)
     )
     options = ExportOptions(format=format_.value, output=output, cursor=cursor, texts=texts)
-    raise SystemExit(run(_locate(config), filters, options))
+    raise SystemExit(run(located(config), filters, options))
 
 
-def _utc(time: datetime | None) -> datetime | None:
+def utc(time: datetime | None) -> datetime | None:
+    """A time of the command line, which is in UTC unless it says otherwise."""
     return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gateway.app.serving import open_database
+from gateway.cli.ledger import with_store
 from gateway.cli.output import emit
-from gateway.config.load import load
 from gateway.ledger.store import ExchangeFilter, Page, PostgresStore
 
 
@@ -22,7 +18,7 @@ def list_verdicts(config_path: Path, filters: ExchangeFilter, *, limit: int, cur
     async def read(store: PostgresStore) -> Page:
         return await store.list_exchanges(filters, cursor=cursor, limit=limit)
 
-    page: Page = asyncio.run(_with_store(config_path, read))
+    page = with_store(config_path, read)
     rows = [_row(item) for item in page.items]
     header = ("exchange", "time", "route", "outcome", "check", "query")
     more = f"\nmore: --cursor {page.cursor}" if page.cursor else ""
@@ -36,21 +32,12 @@ def show_verdict(config_path: Path, exchange_id: str, *, as_json: bool) -> int:
     async def read(store: PostgresStore) -> dict[str, Any]:
         return await store.get_exchange(exchange_id)
 
-    found = asyncio.run(_with_store(config_path, read))
+    found = with_store(config_path, read)
     whole = msgspec.json.format(msgspec.json.encode(found)).decode()
     rows = [row for check in found["checks"] for row in _issue_rows(check)]
     table = (("issue", "label", "action", "votes", "files", "cost USD", "title"), rows)
     emit(found, as_json=as_json, table=table if rows else None, text=whole)
     return 0
-
-
-async def _with_store(config_path: Path, read: Any) -> Any:
-    config = load(config_path, os.environ)
-    async with AsyncExitStack() as stack:
-        url, _ = await open_database(config, stack)
-        store = PostgresStore(url)
-        stack.push_async_callback(store.aclose)
-        return await read(store)
 
 
 def _row(item: dict[str, Any]) -> tuple[str, ...]:

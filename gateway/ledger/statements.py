@@ -199,17 +199,116 @@ ORDER BY e.created_at, e.id
 """
 WHOLE_EXCHANGES: Final = GET_EXCHANGE.partition(_ONE_EXCHANGE)[0] + _NEXT_EXCHANGES
 
-INSERT_LABEL: Final = """
-INSERT INTO ledger.label (created_at, exchange_id, id, check_position, fact_position, label, source, comment)
-SELECT e.created_at, e.id, :label_id, CAST(:check_position AS integer), CAST(:fact_position AS integer), :label,
-    :source, :comment
+# The check that a label is on: the one named, or the last attempt of a choice.
+LABEL_PLACE: Final = """
+SELECT e.created_at, e.route, c.position, c.kind, f.position IS NOT NULL
 FROM ledger.exchange e
-WHERE e.id = :id AND (CAST(:fact_position AS integer) IS NULL OR EXISTS (
-    SELECT FROM ledger.fact f WHERE f.created_at = e.created_at AND f.exchange_id = e.id
-        AND f.check_position = coalesce(CAST(:check_position AS integer), 0)
-        AND f.position = CAST(:fact_position AS integer)))
+LEFT JOIN ledger.check_result c ON c.created_at = e.created_at AND c.exchange_id = e.id
+    AND CASE WHEN CAST(:check AS integer) IS NULL THEN c.choice = CAST(:choice AS integer)
+        ELSE c.position = CAST(:check AS integer) END
+LEFT JOIN ledger.fact f ON f.created_at = e.created_at AND f.exchange_id = e.id AND f.check_position = c.position
+    AND f.position = CAST(:fact AS integer)
+WHERE e.id = :id
+ORDER BY c.attempt DESC NULLS LAST, c.position DESC LIMIT 1
+"""
+INSERT_LABEL: Final = """
+INSERT INTO ledger.label (created_at, exchange_id, id, check_position, fact_position, label, source, comment, labeller)
+VALUES (:created_at, :exchange_id, :id, :check_position, :fact_position, :label, :source, :comment, :labeller)
 ON CONFLICT DO NOTHING
 """
+_LABEL_COLUMNS = """jsonb_build_object('id', l.id, 'exchange_id', l.exchange_id, 'check', l.check_position,
+    'fact', l.fact_position, 'label', l.label, 'source', l.source, 'comment', l.comment, 'labeller', l.labeller,
+    'labelled_at', l.labelled_at)"""
+LABELS_OF: Final = f"""
+SELECT ({_LABEL_COLUMNS} || jsonb_build_object('current', EXISTS (
+    SELECT FROM ledger.labels n WHERE n.created_at = l.created_at AND n.exchange_id = l.exchange_id AND n.id = l.id
+)))::text
+FROM ledger.label l WHERE l.exchange_id = :id AND l.created_at = :created_at ORDER BY l.labelled_at, l.id
+"""  # noqa: S608 - put together from the constants above
+CURRENT_LABELS: Final = f"""
+SELECT ({_LABEL_COLUMNS} || jsonb_build_object('route', e.route, 'kind', c.kind, 'choice', c.choice,
+    'verdict', coalesce(f.status, c.status), 'verdict_label', f.label))::text
+FROM ledger.labels l
+JOIN ledger.exchange e ON e.created_at = l.created_at AND e.id = l.exchange_id
+LEFT JOIN ledger.check_result c ON c.created_at = l.created_at AND c.exchange_id = l.exchange_id
+    AND c.position = l.check_position
+LEFT JOIN ledger.fact f ON f.created_at = l.created_at AND f.exchange_id = l.exchange_id
+    AND f.check_position = l.check_position AND f.position = l.fact_position
+WHERE (CAST(:route AS text) IS NULL OR e.route = :route)
+    AND (CAST(:since AS timestamptz) IS NULL OR l.created_at >= :since)
+    AND (CAST(:until AS timestamptz) IS NULL OR l.created_at < :until)
+ORDER BY l.created_at, l.exchange_id, l.check_position, l.fact_position NULLS LAST, l.labeller
+"""  # noqa: S608 - put together from the constants above
+
+# Facts as people are asked about them: of what was delivered, so of the last attempt of each choice.
+_DELIVERED = """
+FROM ledger.exchange e
+JOIN ledger.check_result c ON c.created_at = e.created_at AND c.exchange_id = e.id
+JOIN ledger.fact f ON f.created_at = e.created_at AND f.exchange_id = e.id AND f.check_position = c.position
+WHERE (CAST(:route AS text) IS NULL OR e.route = :route)
+    AND (CAST(:since AS timestamptz) IS NULL OR e.created_at >= :since)
+    AND (CAST(:until AS timestamptz) IS NULL OR e.created_at < :until)
+    AND NOT EXISTS (SELECT FROM ledger.check_result later WHERE later.created_at = c.created_at
+        AND later.exchange_id = c.exchange_id AND later.choice = c.choice AND later.attempt > c.attempt)
+"""
+_SAME_FACT = """l.created_at = f.created_at AND l.exchange_id = f.exchange_id AND l.check_position = f.check_position
+    AND l.fact_position = f.position"""
+# What people, judges or passages do not agree about, most of all first.
+_DISSENT = f"""CASE
+    WHEN (SELECT count(DISTINCT l.label) FROM ledger.labels l WHERE {_SAME_FACT}) > 1 THEN 3
+    WHEN EXISTS (SELECT FROM ledger.labels l WHERE {_SAME_FACT} AND l.label IS DISTINCT FROM f.label) THEN 2
+    WHEN (SELECT count(DISTINCT v ->> 'label') FROM jsonb_array_elements(f.issue -> 'votes') v) > 1 THEN 1
+    WHEN (SELECT bool_or(v.label = 'true') AND bool_or(v.label IN ('false', 'absurd')) FROM ledger.evidence v
+        WHERE v.created_at = f.created_at AND v.exchange_id = f.exchange_id AND v.check_position = f.check_position
+            AND v.fact_position = f.position) THEN 1
+    ELSE 0 END"""  # noqa: S608 - put together from the constants above
+_CHANCE = "md5(CAST(:seed AS text) || ':' || e.id || ':' || c.position || ':' || f.position)"
+QUEUE_ORDERS: Final = {
+    "uncertain": f"abs(f.score - 0.5) NULLS LAST, {_CHANCE}",
+    "disagreement": f"{_DISSENT} DESC, abs(f.score - 0.5) NULLS LAST, {_CHANCE}",
+    "random": _CHANCE,
+}
+LABEL_QUEUE: Final = f"""
+SELECT e.id, c.position, f.position {_DELIVERED}
+    AND f.rule <> 'states_nothing'
+    AND EXISTS (SELECT FROM ledger.fact_body b WHERE b.created_at = f.created_at AND b.exchange_id = f.exchange_id
+        AND b.check_position = f.check_position AND b.position = f.position AND b.text <> '')
+    AND NOT EXISTS (SELECT FROM ledger.label l WHERE {_SAME_FACT} AND l.labeller = :labeller)
+ORDER BY {{order}} LIMIT :limit
+"""  # noqa: S608 - put together from the constants above
+DRAW_SAMPLE: Final = f"""
+SELECT id, check_position, fact_position, choice, kind, status, label, size FROM (
+    SELECT e.id, c.position AS check_position, f.position AS fact_position, c.choice, c.kind, f.status, f.label,
+        row_number() OVER (PARTITION BY f.status, f.label ORDER BY {_CHANCE}, e.id, c.position, f.position) AS nth,
+        count(*) OVER (PARTITION BY f.status, f.label) AS size
+    {_DELIVERED} AND f.status IN ('passed', 'failed') AND f.label IS NOT NULL) drawn
+WHERE nth <= :count ORDER BY status, label, nth
+"""  # noqa: S608 - put together from the constants above
+# What a verdict was made of, to be put together anew: the seven probabilities of every passage of every fact.
+REPLAY: Final = f"""
+SELECT jsonb_build_object('exchange', d.id, 'choice', d.choice, 'status', d.status, 'reason', d.reason,
+    'rule', d.rule, 'action', d.action, 'facts', (
+    SELECT coalesce(jsonb_agg(jsonb_build_object('position', f.position, 'status', f.status, 'label', f.label,
+        'reason', f.reason, 'rule', f.rule, 'score', f.score,
+        'people', (SELECT coalesce(jsonb_agg(l.label), '[]') FROM ledger.labels l WHERE {_SAME_FACT}),
+        'evidence', (SELECT coalesce(jsonb_agg(to_jsonb(v.probabilities) ORDER BY v.position), '[]')
+            FROM ledger.evidence v WHERE v.created_at = f.created_at AND v.exchange_id = f.exchange_id
+                AND v.check_position = f.check_position AND v.fact_position = f.position
+                AND v.probabilities IS NOT NULL)) ORDER BY f.position), '[]')
+    FROM ledger.fact f WHERE f.created_at = d.created_at AND f.exchange_id = d.id
+        AND f.check_position = d.position))::text, d.created_at, d.id, d.position
+FROM (SELECT e.created_at, e.id, c.position, c.choice, c.status, c.reason, c.rule, c.action
+    FROM ledger.exchange e
+    JOIN ledger.check_result c ON c.created_at = e.created_at AND c.exchange_id = e.id
+    WHERE e.route = :route AND c.kind = 'fact_check'
+        AND (CAST(:since AS timestamptz) IS NULL OR e.created_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR e.created_at < :until)
+        AND (e.created_at, e.id, c.position) > (:after_time, :after_id, :after_check)
+        AND NOT EXISTS (SELECT FROM ledger.check_result later WHERE later.created_at = c.created_at
+            AND later.exchange_id = c.exchange_id AND later.choice = c.choice AND later.attempt > c.attempt)
+    ORDER BY e.created_at, e.id, c.position LIMIT :limit) d
+ORDER BY d.created_at, d.id, d.position
+"""  # noqa: S608 - put together from the constants above
 
 EXCHANGE_TIME: Final = "SELECT created_at FROM ledger.exchange WHERE id = :id"
 ERASE_BODY: Final = "DELETE FROM ledger.{table} WHERE created_at = :created_at AND exchange_id = :id"

@@ -1,4 +1,4 @@
-"""The ledger in Postgres: writing batches, listing and reading exchanges, labels, erasure.
+"""The ledger in Postgres: writing batches, listing and reading exchanges, erasure.
 
 Reads give plain dicts ready for JSON (times are ISO 8601 in UTC). Translates what SQLAlchemy, asyncpg and the socket
 raise into three errors: the database cannot be used now, it refuses these records, or the request was wrong. Knows
@@ -21,14 +21,11 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from uuid_utils import uuid7
 
-from checks.types import FACT_LABELS, IssueLabel
 from gateway.errors import LedgerUnavailableError, NotFoundError, RecordRefusedError, RequestError
 from gateway.ledger import statements
 from gateway.ledger.tables import BODY_TABLES, TABLES, next_month, partition_name
 
-LABELS: Final = (*FACT_LABELS, *IssueLabel)
 MAX_LIMIT: Final = 500
 _INSERT: Final = text(statements.INSERT_BATCH)
 _GET: Final = text(statements.GET_EXCHANGE)
@@ -62,19 +59,6 @@ class Page:
 
     items: list[dict[str, Any]]
     cursor: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """A person's word on a fact (`fact_position`), or on the whole answer. `source` says where it came from."""
-
-    exchange_id: str
-    label: str
-    source: str
-    comment: str = ""
-    check_position: int | None = None
-    fact_position: int | None = None
-    id: str = ""
 
 
 def database_url(url: str) -> URL:
@@ -129,14 +113,14 @@ class PostgresStore:
 
     async def ping(self) -> None:
         """Raise `LedgerUnavailableError` unless the database answers."""
-        await self._rows(text(statements.PING), {})
+        await self.rows(text(statements.PING), {})
 
     async def write(self, records: bytes) -> int:
         """Insert stored records (comma-joined) in one transaction; how many were new.
 
         Raises `RecordRefusedError` when the database will never take one of them, `LedgerUnavailableError` otherwise.
         """
-        rows = await self._rows(_INSERT, {"records": "[" + records.decode() + "]"}, write=True)
+        rows = await self.rows(_INSERT, {"records": "[" + records.decode() + "]"}, write=True)
         return int(rows[0][0])
 
     async def list_exchanges(
@@ -144,21 +128,21 @@ class PostgresStore:
     ) -> Page:
         """A page of exchanges, newest first. Raises `RequestError` for a cursor that is none of ours."""
         limit = max(1, min(limit, MAX_LIMIT))
-        where, values = _where(filters)
+        where, values = where_clauses(filters)
         if cursor is not None:
             values["after_time"], values["after_id"] = decode_cursor(cursor)
             where.append("(created_at, id) < (:after_time, :after_id)")
         statement = text(statements.LIST_EXCHANGES.replace("{where}", " AND ".join(where) or "true"))
-        rows = await self._rows(statement, {**values, "limit": limit + 1})
+        rows = await self.rows(statement, {**values, "limit": limit + 1})
         items = [msgspec.json.decode(row[0]) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items, encode_cursor(rows[limit - 1][1], rows[limit - 1][2]) if more else None)
 
     async def get_exchange(self, exchange_id: str) -> dict[str, Any]:
         """Everything about one exchange; `body` is None when it was dropped or erased. Raises `NotFoundError`."""
-        rows = await self._rows(_GET, {"id": _plain(exchange_id)})
+        rows = await self.rows(_GET, {"id": plain(exchange_id)})
         if not rows:
-            raise _no_exchange(exchange_id)
+            raise no_exchange(exchange_id)
         found: dict[str, Any] = msgspec.json.decode(rows[0][0])
         return found
 
@@ -170,49 +154,22 @@ class PostgresStore:
         That cursor is None only where there is nothing to go on from: another call finds what comes later. Raises
         `RequestError` for a cursor that is none of ours.
         """
-        where, values = _where(filters)
+        where, values = where_clauses(filters)
         if cursor is not None:
             values["after_time"], values["after_id"] = decode_cursor(cursor)
             where.append("(created_at, id) > (:after_time, :after_id)")
         statement = text(statements.WHOLE_EXCHANGES.replace("{where}", " AND ".join(where) or "true"))
-        rows = await self._rows(statement, {**values, "limit": limit})
+        rows = await self.rows(statement, {**values, "limit": limit})
         items = [msgspec.json.decode(row[0]) for row in rows]
         return Page(items, encode_cursor(rows[-1][1], rows[-1][2]) if rows else cursor)
 
-    async def add_label(self, label: Label) -> str:
-        """Keep a label and return its id. A given id makes it idempotent. Raises `RequestError`, `NotFoundError`."""
-        if label.label not in LABELS:
-            raise RequestError(
-                f"no such label: {label.label!r}; use one of {', '.join(LABELS)}", code="invalid_label", param="label"
-            )
-        label_id = label.id or str(uuid7())
-        values = {
-            "id": _plain(label.exchange_id),
-            "label_id": label_id,
-            "check_position": label.check_position,
-            "fact_position": label.fact_position,
-            "label": str(label.label),
-            "source": label.source,
-            "comment": label.comment.replace("\x00", ""),
-        }
-        async with _translated(), self._engine.begin() as connection:
-            result = await connection.execute(text(statements.INSERT_LABEL), values)
-            if result.rowcount:
-                return label_id
-            known = (await connection.execute(text(statements.EXCHANGE_TIME), {"id": values["id"]})).first()
-        if known is None:
-            raise _no_exchange(label.exchange_id)
-        if label.fact_position is None or label.id:
-            return label_id
-        raise NotFoundError(f"exchange {label.exchange_id} has no fact {label.fact_position}")
-
     async def erase_bodies(self, exchange_id: str) -> None:
         """Delete the conversation's text; verdict, labels and offsets stay. Raises `NotFoundError`."""
-        values = {"id": _plain(exchange_id)}
-        async with _translated(), self._engine.begin() as connection:
+        values = {"id": plain(exchange_id)}
+        async with translated(), self._engine.begin() as connection:
             row = (await connection.execute(text(statements.EXCHANGE_TIME), values)).first()
             if row is None:
-                raise _no_exchange(exchange_id)
+                raise no_exchange(exchange_id)
             for table in BODY_TABLES:
                 statement = text(statements.ERASE_BODY.format(table=table))
                 await connection.execute(statement, {**values, "created_at": row[0]})
@@ -220,7 +177,7 @@ class PostgresStore:
     async def ensure_partitions(self, months: Sequence[date]) -> bool:
         """Create the partitions of these months; False when all were there. Safe among several processes."""
         created = False
-        async with _translated(), self._engine.connect() as connection:
+        async with translated(), self._engine.connect() as connection:
             await connection.execute(text(statements.LOCK_PARTITIONS))
             await connection.commit()
             try:
@@ -242,12 +199,18 @@ class PostgresStore:
                 await connection.execute(text(statements.UNLOCK_PARTITIONS))
                 await connection.commit()
 
-    async def _rows(self, statement: TextClause, values: dict[str, Any], *, write: bool = False) -> Sequence[Any]:
-        async with _translated(), self._engine.begin() if write else self._engine.connect() as connection:
+    async def execute(self, statement: TextClause, values: dict[str, Any]) -> int:
+        """Run a statement that returns no rows, in a transaction; how many it touched. Raises what `write` raises."""
+        async with translated(), self._engine.begin() as connection:
+            return int((await connection.execute(statement, values)).rowcount)
+
+    async def rows(self, statement: TextClause, values: dict[str, Any], *, write: bool = False) -> Sequence[Any]:
+        """The rows of one statement, in a transaction when it writes. Raises what `write` raises."""
+        async with translated(), self._engine.begin() if write else self._engine.connect() as connection:
             return (await connection.execute(statement, values)).all()
 
 
-class _translated:
+class translated:
     """Turns driver errors into the ledger's."""
 
     async def __aenter__(self) -> None:
@@ -285,10 +248,10 @@ def decode_cursor(cursor: str) -> tuple[datetime, str]:
             code="invalid_cursor",
             param="cursor",
         ) from error
-    return created_at.astimezone(UTC), _plain(exchange_id)
+    return created_at.astimezone(UTC), plain(exchange_id)
 
 
-def _where(filters: ExchangeFilter) -> tuple[list[str], dict[str, Any]]:
+def where_clauses(filters: ExchangeFilter) -> tuple[list[str], dict[str, Any]]:
     """Conditions over `ledger.exchange` with their values."""
     equal = {
         "route": filters.route,
@@ -299,7 +262,7 @@ def _where(filters: ExchangeFilter) -> tuple[list[str], dict[str, Any]]:
         "model": filters.model,
         "request_id": filters.request_id,
     }
-    values: dict[str, Any] = {column: _plain(value) for column, value in equal.items() if value is not None}
+    values: dict[str, Any] = {column: plain(value) for column, value in equal.items() if value is not None}
     where = [f"{column} = :{column}" for column in values]
     # Written out, so that the partial indexes apply whatever the plan cache does.
     if filters.check_status == "failed":
@@ -318,10 +281,10 @@ def _where(filters: ExchangeFilter) -> tuple[list[str], dict[str, Any]]:
     return where, values
 
 
-def _plain(value: str) -> str:
+def plain(value: str) -> str:
     """Postgres text has no NUL; an id with one names nothing."""
     return value.replace("\x00", "\ufffd")
 
 
-def _no_exchange(exchange_id: str) -> NotFoundError:
+def no_exchange(exchange_id: str) -> NotFoundError:
     return NotFoundError(f"no exchange {exchange_id!r} in the ledger", code="exchange_not_found")

@@ -44,6 +44,8 @@ PLACES = [
     ("POST", "/r/files/v1/embeddings"),
     ("GET", "/v1/exchanges"),
     ("GET", "/v1/exchanges/ex_1"),
+    ("GET", "/v1/exchanges/ex_1/labels"),
+    ("POST", "/v1/exchanges/ex_1/labels"),
     ("GET", "/v1/sources/x"),
     ("POST", "/v1/check"),
 ]
@@ -54,7 +56,11 @@ PLACES = [
 async def test_nothing_is_served_without_a_valid_key(
     house: House, method: str, path: str, headers: dict[str, str]
 ) -> None:
-    content = {"answer": "x", "query": "y", "route": "held-block"} if path == "/v1/check" else body()
+    contents = {
+        "/v1/check": {"answer": "x", "query": "y", "route": "held-block"},
+        "/v1/exchanges/ex_1/labels": {"label": "true"},
+    }
+    content = contents.get(path, body())
     response = await house.http.request(method, path, json=content if method == "POST" else None, headers=headers)
     # An unknown caller is not told which routes there are.
     assert response.status_code in (401, 404)
@@ -339,6 +345,34 @@ async def test_a_source_is_shown_to_those_only_who_may_read_its_document(house: 
 
 
 # -- recorded exchanges ------------------------------------------------------------------------------------------------
+
+
+async def test_a_label_is_kept_under_the_name_of_its_key_and_a_key_without_audit_gives_none(house: House) -> None:
+    exchange = (await ask(house.client("held-annotate"), stream=False)).exchange
+    await house.record(exchange)
+    place = f"/v1/exchanges/{exchange}/labels"
+    given = {"label": "false", "fact": 0, "comment": "it says 3 kg", "labeller": "ann"}
+    response = await house.http.post(place, json=given)
+    assert response.status_code == 201, response.text
+    kept = response.json()
+    assert (kept["labeller"], kept["label"], kept["current"], kept["new"]) == ("everything/ann", "false", True, True)
+    listed = (await house.http.get(place)).json()["data"]
+    assert [each["id"] for each in listed] == [kept["id"]]
+    for key, status in ((LIMITED_KEY, 403), (AUDIT_KEY, 404)):
+        assert (await house.http.post(place, json=given, headers=bearer(key))).status_code == status
+        assert (await house.http.get(place, headers=bearer(key))).status_code == status
+    for wrong in (
+        {},
+        {**given, "label": "maybe"},
+        {**given, "fact": "first"},
+        {**given, "key": "x"},
+        {**given, "fact": -1},
+    ):
+        refused = await house.http.post(place, json=wrong)
+        assert (refused.status_code, "error" in refused.json()) == (400, True), refused.text
+    assert (await house.http.post(place, json={**given, "fact": 99})).status_code == 404
+    assert (await house.http.post("/v1/exchanges/ex_%00/labels", json=given)).status_code == 404
+    assert len((await house.http.get(place)).json()["data"]) == 1
 
 
 async def test_recorded_exchanges_are_listed_filtered_and_paged(house: House) -> None:

@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from gateway.ledger.encode import encode_record
-from gateway.ledger.store import Label, PostgresStore
+from gateway.ledger.labels import Label, Labels
+from gateway.ledger.store import PostgresStore
 from gateway.ledger.tables import BODY_TABLES, TABLES, month_of, partition_name
 from tests.gateway.ledger.records import rich_record
 
@@ -25,7 +26,7 @@ async def database(fresh_postgres_url: str) -> AsyncIterator[asyncpg.Connection]
     store = PostgresStore(fresh_postgres_url)
     await store.ensure_partitions([month_of(AT)])
     await store.write(encode_record(rich_record("ex_1", created_at=AT), hash_key=b"k", max_bytes=10**7))
-    await store.add_label(Label(exchange_id="ex_1", label="true", source="test", fact_position=0))
+    await Labels(store).add(Label(exchange_id="ex_1", label="true", labeller="ann", fact=0))
     await store.aclose()
     connection = await asyncpg.connect(fresh_postgres_url)
     yield connection

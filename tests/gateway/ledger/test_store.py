@@ -1,4 +1,4 @@
-"""What is written can be read back, listed, labelled and erased."""
+"""What is written can be read back, listed and erased."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gateway.errors import LedgerUnavailableError, NotFoundError, RecordRefusedError, RequestError
 from gateway.ledger.encode import encode_record
 from gateway.ledger.record import CheckRecord, ExchangeRecord, FactRecord, Outcome
-from gateway.ledger.store import ExchangeFilter, Label, PostgresStore, database_url
+from gateway.ledger.store import ExchangeFilter, PostgresStore, database_url
 from gateway.ledger.tables import month_of
 
 from .records import plain_record, rich_record
@@ -173,28 +173,6 @@ async def test_a_made_up_cursor_is_a_clear_client_error(store: PostgresStore, cu
 async def test_an_unknown_exchange_is_not_found(store: PostgresStore) -> None:
     with pytest.raises(NotFoundError):
         await store.get_exchange("nobody\x00")
-
-
-async def test_a_persons_label_stands_beside_the_verdict(store: PostgresStore) -> None:
-    await store.write(stored(rich_record("x1", created_at=NOON)))
-    label_id = await store.add_label(Label(exchange_id="x1", label="true", source="console", fact_position=0))
-    await store.add_label(Label(exchange_id="x1", label="half_true", source="cli", comment="whole answer"))
-    await store.add_label(Label(exchange_id="x1", label="true", source="import", id="fixed"))
-    await store.add_label(Label(exchange_id="x1", label="true", source="import", id="fixed"))
-    labels = (await store.get_exchange("x1"))["labels"]
-    assert [(each["label"], each["fact_position"]) for each in labels] == [
-        ("true", 0),
-        ("half_true", None),
-        ("true", None),
-    ]
-    assert labels[0]["id"] == label_id
-    assert (await store.list_exchanges()).items[0]["labels"] == 3
-    with pytest.raises(RequestError, match="no such label"):
-        await store.add_label(Label(exchange_id="x1", label="perhaps", source="cli"))
-    with pytest.raises(NotFoundError):
-        await store.add_label(Label(exchange_id="x2", label="true", source="cli"))
-    with pytest.raises(NotFoundError):
-        await store.add_label(Label(exchange_id="x1", label="true", source="cli", fact_position=7))
 
 
 def reviewed() -> CheckRecord:
