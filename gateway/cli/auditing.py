@@ -26,6 +26,8 @@ RefuteThreshold = Annotated[
 ]
 Fails = Annotated[list[str] | None, typer.Option("--fails", help="LABEL=fail or LABEL=pass; may be repeated.")]
 
+_commands = typer.Typer()
+
 
 class AggregationKind(StrEnum):
     """How verdicts of passages become a fact's."""
@@ -36,11 +38,10 @@ class AggregationKind(StrEnum):
 
 def add_to(verdicts: typer.Typer) -> None:
     """Put the commands of this module under `verdicts`."""
-    verdicts.command("rescore")(rescore)
-    verdicts.command("sample")(sample)
-    verdicts.command("error-rate")(error_rate)
+    verdicts.registered_commands += _commands.registered_commands
 
 
+@_commands.command("rescore")
 def rescore(
     route: Route,
     config: ConfigFile = None,
@@ -69,6 +70,7 @@ def rescore(
     raise SystemExit(run(located(config), span, settings, as_json=as_json))
 
 
+@_commands.command("sample")
 def sample(
     route: Route,
     config: ConfigFile = None,
@@ -86,6 +88,7 @@ def sample(
     raise SystemExit(run(located(config), span, count=count, seed=seed, output=output))
 
 
+@_commands.command("error-rate")
 def error_rate(
     file: Annotated[Path, typer.Argument(help="A sample that `verdicts sample` wrote.")],
     config: ConfigFile = None,

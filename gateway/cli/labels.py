@@ -36,8 +36,6 @@ def label(
     order: Annotated[Order, typer.Option("--order", help="What is asked first.")] = Order.UNCERTAIN,
     seed: Annotated[int, typer.Option("--seed", help="Of the random order.")] = 0,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Ask for at most so many.")] = 50,
-    since: Since = None,
-    until: Until = None,
     by: By = None,
     sample: Annotated[Path | None, typer.Option("--sample", help="Ask for the facts of this audit sample.")] = None,
 ) -> None:
@@ -47,8 +45,7 @@ def label(
     from gateway.cli.labelling import Asked, ask
     from gateway.ledger.labels import Span
 
-    span = Span(route=route, since=utc(since), until=utc(until))
-    asked = Asked(span=span, order=order.value, seed=seed, limit=limit, by=_by(by), sample=sample)
+    asked = Asked(span=Span(route=route), order=order.value, seed=seed, limit=limit, by=_by(by), sample=sample)
     raise SystemExit(ask(located(config), asked))
 
 
