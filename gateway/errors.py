@@ -7,6 +7,7 @@ GatewayError
 │   ├── PermissionDeniedError 403
 │   ├── NotFoundError         404
 │   └── TooLargeError         413
+├── RateLimitedError     429  the key has used up what it may use for now
 ├── GroundingFailedError 422  the answer was blocked by its verdict
 ├── RetrievalFailedError 502  retrieval failed and the route refuses to answer without it
 ├── OverloadedError      503  a bounded queue is full, or the ledger's spool is
@@ -120,6 +121,25 @@ class GroundingFailedError(GatewayError):
     def envelope(self) -> dict[str, Any]:
         body = super().envelope()
         body["error"]["grounding"] = self.grounding
+        return body
+
+
+class RateLimitedError(GatewayError):
+    """The key has used up what it may use for now. `retry_after` is in seconds, None for never; `headers` say more."""
+
+    status = 429
+
+    def __init__(
+        self, message: str, *, code: str, kind: str, retry_after: int | None, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(message, code=code)
+        self.kind = kind
+        self.retry_after = retry_after
+        self.headers = headers
+
+    def envelope(self) -> dict[str, Any]:
+        body = super().envelope()
+        body["error"]["type"] = self.kind
         return body
 
 

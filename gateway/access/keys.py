@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.config.model import KeyConfig
-from gateway.errors import AuthenticationError
+from gateway.errors import AuthenticationError, OverloadedError
+from gateway.quota import Period, Quota
 
 KEY_PREFIX: Final = "gg-"
 _KEY_BYTES: Final = 32
@@ -41,6 +43,10 @@ class Principal:
     audit: bool = False
     anonymous: bool = False
     refusal: str = ""
+    quota: Quota | None = None
+    """What the key may use; None does not limit."""
+    unavailable: bool = False
+    """Nobody can tell whether the key is a valid one."""
 
     def may_use(self, route: str, *, passthrough: bool = False) -> bool:
         """Whether the caller may use a route. A pass-through route is guarded by its upstream, so anybody may."""
@@ -51,7 +57,9 @@ class Principal:
         return self.audit and (self.routes is None or route in self.routes)
 
     def require_known(self) -> None:
-        """Raises `AuthenticationError` for a caller without a valid key."""
+        """Raises `AuthenticationError` for a caller without a valid key, `OverloadedError` if nobody can tell."""
+        if self.unavailable:
+            raise OverloadedError(self.refusal, code="keys_unavailable", retry_after=5)
         if self.refusal:
             raise AuthenticationError(self.refusal)
 
@@ -72,28 +80,80 @@ _UNKNOWN: Final = Principal(
 )
 
 
+_UNTOLD: Final = Principal(
+    routes=frozenset(),
+    anonymous=True,
+    unavailable=True,
+    refusal="the database that holds the keys cannot be read, so nobody can tell whether this key is valid; try again",
+)
+_ENDED: Final = Principal(
+    routes=frozenset(), anonymous=True, refusal="the API key has expired or was replaced; ask for a new one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Who shows a key, and until when (Unix seconds)."""
+
+    principal: Principal
+    ends_at: float | None = None
+
+
+class Stored(Protocol):
+    """Keys that stand in a database."""
+
+    @property
+    def usable(self) -> bool: ...
+
+    def find(self, digest: bytes) -> Known | None: ...
+
+
+def principal_of(key: KeyConfig) -> Principal:
+    """Who shows this key."""
+    limits, budget = key.limits, key.budget
+    quota = Quota(
+        requests_per_minute=limits.requests_per_minute,
+        tokens_per_minute=limits.tokens_per_minute,
+        budget_tokens=budget.tokens,
+        budget_usd=budget.usd,
+        per=Period(budget.per),
+    )
+    return Principal(
+        key_id=key.id,
+        routes=None if "*" in key.routes else frozenset(key.routes),
+        groups=frozenset(key.groups),
+        audit=key.audit,
+        quota=None if quota.unlimited else quota,
+    )
+
+
 class Keyring:
-    """The keys of a configuration.
+    """The keys of a configuration, and those in a database where `stored` has them.
 
     `loopback` tells that the gateway can only be reached from its own machine; then, and only without any keys, every
     caller is an anonymous one that may use and read all. A browser is on this machine too: what it sends for a page of
     another site (a foreign `Origin`, or a `Host` that was made to resolve to loopback) is refused. `hosts` are further
-    names that this gateway goes by.
+    names that this gateway goes by. `now` gives Unix seconds.
     """
 
-    def __init__(self, keys: Iterable[KeyConfig], *, loopback: bool, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        keys: Iterable[KeyConfig],
+        *,
+        loopback: bool,
+        hosts: Iterable[str] = (),
+        stored: Stored | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._hosts = frozenset(hosts)
+        self._stored = stored
+        self._now = now
         self._principals = {
-            bytes.fromhex(key.sha256): Principal(
-                key_id=key.id,
-                routes=None if "*" in key.routes else frozenset(key.routes),
-                groups=frozenset(key.groups),
-                audit=key.audit,
-            )
+            bytes.fromhex(key.sha256): Known(principal_of(key), key.expires.timestamp() if key.expires else None)
             for key in keys
         }
         self._without_keys = None
-        if not self._principals:
+        if not self._principals and stored is None:
             self._without_keys = _LOCAL if loopback else _KEYLESS
 
     def identify(self, headers: Mapping[str, str]) -> Principal:
@@ -107,17 +167,25 @@ class Keyring:
         # Looking a digest up takes a time that depends on the digest, not on the key. To gain from that, one would have
         # to choose keys by the first bytes of their SHA-256, and would then know parts of a digest, not of a key. The
         # whole ring is compared nonetheless while that costs nothing next to the hash itself: see `_MANY`.
+        found = None
         if len(self._principals) > _MANY:
-            return self._principals.get(digest, _UNKNOWN)
-        found = _UNKNOWN
-        for known, principal in self._principals.items():
-            if hmac.compare_digest(known, digest):
-                found = principal
-        return found
+            found = self._principals.get(digest)
+        else:
+            for own, known in self._principals.items():
+                if hmac.compare_digest(own, digest):
+                    found = known
+        if found is None and self._stored is not None:
+            if not self._stored.usable:
+                return _UNTOLD
+            found = self._stored.find(digest)
+        if found is None:
+            return _UNKNOWN
+        return _ENDED if found.ends_at is not None and found.ends_at <= self._now() else found.principal
 
     def has(self, token: str) -> bool:
         """Whether a text is a key of this gateway, wherever it was found."""
-        return _digest(token) in self._principals
+        digest = _digest(token)
+        return digest in self._principals or (self._stored is not None and self._stored.find(digest) is not None)
 
     def _is_local(self, headers: Mapping[str, str]) -> bool:
         """Whether a request names this machine, and comes from no page of another one."""

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, cast
 
+import msgspec
 from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import HTTPScope, Receive, Scope, Send
 
 from gateway.access.keys import Principal
 from gateway.api.address import deployment_of, path_below_v1, path_of, route_of
+from gateway.api.admission import Admission
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import error_response, send_json, together
 from gateway.api.forward import Relay
@@ -25,11 +27,12 @@ from gateway.api.incoming import (
     read_body,
     request_id_of,
 )
-from gateway.api.ingress import Asked, Ingress, Unread
+from gateway.api.ingress import MESSAGES, Asked, Ingress, Unread
 from gateway.api.settle import Settlement
 from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
 from gateway.exchange.path import Exchange
+from gateway.quota import Style
 from gateway.route import Route
 from gateway.telemetry.trace_context import outgoing
 from gateway.wire import chat
@@ -91,6 +94,8 @@ async def _served(
             return Passing(Relay(desk, runtime, asked.route, principal, scope, headers), body)
         request = asked.request
         call = _call(desk, runtime, scope, headers, request, asked.route, principal)
+        if principal.quota is not None:
+            call = await _admitted(desk, runtime, call, asked, principal, len(body))
         exchange = Exchange(runtime.parts[asked.route.name], request, call, desk.services)
         return Settlement(exchange, desk, send, asked.dialect, grace=exchange.parts.config.keep_alive_after)
     except GatewayError as error:
@@ -103,6 +108,21 @@ async def _served(
         message = f"an error inside the gateway; its log has it as {reference}"
         await refuse(desk, scope, send, GatewayError(message), ingress.dialect)
     return None
+
+
+async def _admitted(
+    desk: GatewayDesk, runtime: Runtime, call: Call, asked: Asked, principal: Principal, size: int
+) -> Call:
+    """The call with what its key was let in with. Raises `RateLimitedError`."""
+    retrieval = asked.route.config.retrieval
+    grant = await Admission(desk.limiter, runtime.prices, principal).chat(
+        asked.request,
+        size,
+        added=retrieval.token_budget if retrieval else 0,
+        model=call.upstream_model or asked.request.model,
+        style=Style.ANTHROPIC if asked.dialect is MESSAGES else Style.OPENAI,
+    )
+    return msgspec.structs.replace(call, grant=grant)
 
 
 async def refuse(desk: GatewayDesk, scope: HTTPScope, send: Send, error: GatewayError, dialect: Dialect) -> None:

@@ -12,6 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 
 from gateway.api.address import path_of, route_of
+from gateway.api.admission import Admission
 from gateway.api.desk import GatewayDesk
 from gateway.api.incoming import base_url, request_id_of
 from gateway.api.settle import CLIENT_CLOSED, outcome_of
@@ -61,6 +62,10 @@ def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
         runtime = desk.enter()
         try:
             exchange = _exchange(desk, request, data)
+            principal = runtime.keyring.identify(dict(request.headers))
+            if principal.quota is not None:
+                # Judges are the gateway's own: a check counts as a request, and uses nothing of the key's tokens.
+                await Admission(desk.limiter, runtime.prices, principal).other(0)
             desk.admit(await desk.open(exchange))
             grounding = await _checked(desk, exchange, data.answer)
         finally:

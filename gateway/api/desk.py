@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.access.keys import Keyring
+from gateway.access.limiter import Limiter, MemoryUse
+from gateway.access.prices import Price, PriceTable
+from gateway.api.admission import used
 from gateway.config.model import GatewayConfig
 from gateway.errors import OverloadedError
 from gateway.exchange.parts import RouteParts, Services
@@ -52,9 +55,16 @@ class Runtime:
     retired: bool = False
     limits: RequestLimits = field(init=False)
     """Bounds of what a request may ask for."""
+    prices: PriceTable = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = RequestLimits(max_messages=self.config.server.max_messages)
+        self.prices = PriceTable(
+            {
+                name: Price(price.prompt, price.completion, price.prompt if price.cached is None else price.cached)
+                for name, price in self.config.prices.items()
+            }
+        )
 
     async def retire(self) -> None:
         """No new requests from now on; closed at once, or with the last one."""
@@ -96,6 +106,8 @@ class GatewayDesk:
         metrics.breakers.states = self._breakers
         self.tracing = tracing
         """Where traces go; None when none are made."""
+        self.limiter = Limiter(MemoryUse(now), clock=now, problem=services.observer.problem)
+        """Lets requests of limited keys in; by what this process knows alone, unless another is put here."""
         self.draining = False
         self.in_flight = 0
         self._background: set[asyncio.Task[None]] = set()
@@ -142,6 +154,8 @@ class GatewayDesk:
     def submit(self, exchange: Exchange, *, provisional: bool = False) -> Awaitable[Receipt]:
         """Record the exchange, count it and log its one line."""
         record = exchange.account.record(self.services.clock())
+        if (grant := exchange.call.grant) is not None:
+            grant.settle(used(record, self.runtime.prices, len(exchange.account.sent)))
         return self.record(record, provisional=provisional, trace=exchange.call.trace)
 
     def record(
@@ -190,5 +204,6 @@ class GatewayDesk:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self.limiter.aclose()
         self._telling.flush()
         await self.runtime.retire()

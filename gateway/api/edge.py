@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 from litestar.types import Send
@@ -17,16 +17,22 @@ from litestar.types import Send
 from gateway.errors import (
     GatewayError,
     OverloadedError,
+    RateLimitedError,
     UpstreamProtocolError,
     UpstreamStatusError,
     UpstreamUnavailableError,
 )
+from gateway.quota import RATE_HEADERS
 from gateway.release import Out
 from gateway.wire import chat, sse
 from gateway.wire.dialect import CHAT, Dialect, StreamWriter
 from gateway.wire.fold import Fold
 
 Headers = list[tuple[bytes, bytes]]
+
+LONGEST_RETRY_S: Final = 60
+"""A wait beyond is for a person or a scheduler to decide about, not for a client's own retries."""
+_RATE_HEADERS: Final = tuple(name.encode() for name in RATE_HEADERS)
 
 _JSON = (b"content-type", b"application/json")
 _STREAM: Headers = [
@@ -42,10 +48,12 @@ def encode_headers(headers: Mapping[str, str]) -> Headers:
 
 
 def together(upstream: Headers, own: Headers) -> Headers:
-    """One header of a name: ours wins over the upstream's."""
+    """One header of a name: ours wins over the upstream's. Where a key's limits are told, nobody else's are."""
     if not upstream:
         return own
     names = {name for name, _ in own}
+    if any(name.startswith(_RATE_HEADERS) for name in names):
+        upstream = [header for header in upstream if not header[0].startswith(_RATE_HEADERS)]
     return [header for header in upstream if header[0] not in names] + own
 
 
@@ -69,6 +77,12 @@ def _error_response(error: GatewayError) -> tuple[int, bytes, Headers]:
         headers.append((b"x-should-retry", b"true" if error.retry else b"false"))
     if isinstance(error, OverloadedError | UpstreamUnavailableError):
         headers.append((b"retry-after", str(error.retry_after).encode()))
+    if isinstance(error, RateLimitedError):
+        wait_s = error.retry_after
+        # Who retries by itself, as the SDKs do, gains nothing by trying before, nor by waiting for a budget.
+        headers.append((b"x-should-retry", b"true" if wait_s is not None and wait_s <= LONGEST_RETRY_S else b"false"))
+        headers += [(b"retry-after", str(wait_s).encode())] if wait_s is not None else []
+        headers += encode_headers(error.headers)
     return error.status, msgspec.json.encode(error.envelope()), headers
 
 

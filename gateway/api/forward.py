@@ -14,13 +14,16 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 
 from checks.types import Reason, Status
 from gateway.access.keys import Principal
+from gateway.access.limiter import Grant
 from gateway.api.address import deployment_of, path_below_v1, path_of, route_of
+from gateway.api.admission import Admission
 from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import encode_headers, error_response, send_json, together
 from gateway.api.incoming import ClientGoneError, echo, headers_of, own_authorization, read_body, request_id_of
 from gateway.api.settle import CLIENT_CLOSED, disconnected, outcome_of
 from gateway.errors import GatewayError, RequestError
 from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
+from gateway.quota import Ask
 from gateway.route import Route
 
 # TRACE would give the upstream's key back to the client that asks for it, CONNECT is for proxies.
@@ -142,6 +145,9 @@ class Relay:
         self._authorization = own_authorization(headers, principal) if route.passthrough else None
         self._started = desk.services.clock()
         self._sent = False
+        self._principal = principal
+        self._admission = Admission(desk.limiter, runtime.prices, principal)
+        self._grant: Grant | None = None
         self._opening = Opening(
             id=desk.new_id(),
             created_at=desk.now(),
@@ -153,6 +159,8 @@ class Relay:
 
     async def run(self, path: str, body: bytes, receive: Receive, send: Send) -> None:
         """Pass the request on and its answer back; the record is on disk before the last byte."""
+        if self._principal.quota is not None:
+            self._grant = await self._admission.other(len(body))
         opened = self._desk.services.ledger.open(self._opening)
         task = asyncio.current_task()
         assert task is not None
@@ -184,6 +192,8 @@ class Relay:
             own = [(b"x-grounding-exchange", self._opening.id.encode())]
             if self._opening.request_id:
                 own.append((b"x-request-id", self._opening.request_id.encode()))
+            if self._grant is not None:
+                own += encode_headers(self._grant.headers)
             headers = together(encode_headers(reply.headers), own)
             self._sent = True
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
@@ -193,6 +203,9 @@ class Relay:
 
     def _record(self, outcome: Outcome, status: int, error: GatewayError | None = None) -> Awaitable[Receipt]:
         opening = self._opening
+        if self._grant is not None:
+            # Nobody reads what it used; the estimate stands unless there was no answer at all.
+            self._grant.settle(self._grant.reserved if self._sent else Ask())
         record = ExchangeRecord(
             id=opening.id,
             created_at=opening.created_at,

@@ -74,6 +74,8 @@ def _headers(account: Account) -> Headers:
         headers.append((b"x-grounding-status", account.check_status[0].encode()))
     if by := account.answered_by:
         headers.append((b"x-grounding-upstream", by[0].encode()))
+    if account.call.grant is not None:
+        headers += [(name.encode(), value.encode()) for name, value in account.call.grant.headers.items()]
     if account.call.request_id:
         headers.append((b"x-request-id", account.call.request_id.encode()))
     return headers

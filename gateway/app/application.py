@@ -16,6 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 
 import gateway
+from gateway.access.limiter import Limiter, UseStore
 from gateway.api.address import AddressedApp, path_of
 from gateway.api.catalogue import catalogue_handlers
 from gateway.api.chat import answer_handler
@@ -49,13 +50,16 @@ def make_desk(
     fence_key: bytes,
     store: PostgresStore | None = None,
     tracing: Tracing | None = None,
+    uses: UseStore | None = None,
 ) -> GatewayDesk:
     """A desk with the real clocks and ids."""
     metrics = Metrics()
-    services = Services(
-        ledger=ledger, observer=TelemetryObserver(metrics), clock=time.perf_counter, fence_key=fence_key
-    )
-    return GatewayDesk(runtime, services, metrics, now=time.time, new_id=new_id, store=store, tracing=tracing)
+    observer = TelemetryObserver(metrics)
+    services = Services(ledger=ledger, observer=observer, clock=time.perf_counter, fence_key=fence_key)
+    desk = GatewayDesk(runtime, services, metrics, now=time.time, new_id=new_id, store=store, tracing=tracing)
+    if uses is not None:
+        desk.limiter = Limiter(uses, clock=time.time, problem=observer.problem)
+    return desk
 
 
 def create_app(desk: Callable[[], GatewayDesk], lifespan: Lifespan | None = None) -> Litestar:

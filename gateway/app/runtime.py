@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
-from gateway.access.keys import Keyring
+from gateway.access.keys import Keyring, Stored
 from gateway.api.desk import Runtime
 from gateway.app.collections import CollectionSet, check_collections
 from gateway.app.judging import CheckBuilder
@@ -19,8 +19,11 @@ from gateway.upstream.base import Upstream
 from gateway.upstream.pool import PoolUpstream
 
 
-async def build_runtime(config: GatewayConfig) -> Runtime:
-    """Open what the configuration names. Raises `ConfigError` or `RetrievalError`; then nothing is left open."""
+async def build_runtime(config: GatewayConfig, stored: Stored | None = None) -> Runtime:
+    """Open what the configuration names. Raises `ConfigError` or `RetrievalError`; then nothing is left open.
+
+    `stored` are the keys in the database, where the configuration takes them.
+    """
     async with AsyncExitStack() as resources:
         upstreams = build_upstreams(config.upstreams)
         for upstream in upstreams.values():
@@ -37,7 +40,9 @@ async def build_runtime(config: GatewayConfig) -> Runtime:
             version=config_version,
             table=RouteTable(config),
             parts=parts,
-            keyring=Keyring(config.keys, loopback=is_loopback(config.server.host), hosts=_hosts(config.server)),
+            keyring=Keyring(
+                config.keys, loopback=is_loopback(config.server.host), hosts=_hosts(config.server), stored=stored
+            ),
             sources=collections,
             pools=tuple(upstream for upstream in upstreams.values() if isinstance(upstream, PoolUpstream)),
             anonymous=any(route.auth == "passthrough" for route in config.routes.values()),

@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
@@ -15,6 +16,7 @@ from typing import Any
 
 from litestar import Litestar
 
+from gateway.access.stored import StoredKeys
 from gateway.api.desk import GatewayDesk
 from gateway.app.application import create_app, make_desk
 from gateway.app.runtime import build_runtime
@@ -23,6 +25,7 @@ from gateway.config.load import load
 from gateway.config.model import GatewayConfig, TelemetryConfig
 from gateway.config.reload import ConfigWatcher
 from gateway.ledger.embedded import EmbeddedPostgres
+from gateway.ledger.keys import PostgresKeys, PostgresUse
 from gateway.ledger.secret import load_key
 from gateway.ledger.store import PostgresStore
 from gateway.ledger.writer import LedgerSettings, SpooledLedger
@@ -68,18 +71,24 @@ async def serving(
         ledger = SpooledLedger(_ledger_settings(config), store, revive=revive)
         await ledger.aopen()
         stack.push_async_callback(ledger.aclose)
-        runtime = await build_runtime(config)
+        stored = _stored_keys(config, store)
+        if stored is not None:
+            await stored.refresh()
+        runtime = await build_runtime(config, stored)
         tracing = await _open_tracing(config.telemetry, stack)
-        desk = make_desk(runtime, ledger, _fence_key(config), store, tracing)
+        desk = make_desk(runtime, ledger, _fence_key(config), store, tracing, PostgresUse(store))
         desk.metrics.watch("ledger", ledger.stats)
         if tracing is not None:
             desk.metrics.watch("traces", tracing.stats)
         settle_heap()
         stack.push_async_callback(desk.close)
         keep = kept.accept if kept is not None else _keep_nothing
-        watcher = ConfigWatcher(path, config, _swap(desk), environ=os.environ, told=_counting(desk), keep=keep)
+        watcher = ConfigWatcher(path, config, _swap(desk, stored), environ=os.environ, told=_counting(desk), keep=keep)
         await stack.enter_async_context(_running(watcher.run()))
         await stack.enter_async_context(_running(desk.metrics.keep_fresh()))
+        if stored is not None:
+            stored.problem = desk.services.observer.problem
+            await stack.enter_async_context(_running(stored.run()))
         yield desk
 
 
@@ -114,11 +123,20 @@ def settle_heap() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def _swap(desk: GatewayDesk) -> Callable[[GatewayConfig], Any]:
+def _swap(desk: GatewayDesk, stored: StoredKeys | None) -> Callable[[GatewayConfig], Any]:
     async def apply(config: GatewayConfig) -> None:
-        await desk.swap(await build_runtime(config))
+        await desk.swap(await build_runtime(config, stored))
 
     return apply
+
+
+def _stored_keys(config: GatewayConfig, store: PostgresStore) -> StoredKeys | None:
+    """Keys in the database, where the configuration takes them."""
+    access = config.access
+    if not access.stored_keys:
+        return None
+    keys = PostgresKeys(store)
+    return StoredKeys(keys, refresh_s=access.refresh, stale_for_s=access.stale_for, clock=time.monotonic)
 
 
 def _counting(desk: GatewayDesk) -> Callable[[bool], None]:

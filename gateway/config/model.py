@@ -15,6 +15,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, model_validator
 
 from checks.types import Reason
+from gateway.config.access import AccessConfig, Budget, KeyConfig, PriceConfig, RateLimits
 from gateway.config.backends import (
     ADDRESS,
     AnthropicUpstreamConfig,
@@ -50,9 +51,11 @@ from gateway.config.reviewing import RepositoryConfig, ReviewCheckConfig
 
 __all__ = [
     "DEFAULT_UNCHECKED",
+    "AccessConfig",
     "AggregationConfig",
     "AnthropicUpstreamConfig",
     "AzureUpstreamConfig",
+    "Budget",
     "CheckConfig",
     "ClassifierConfig",
     "CollectionConfig",
@@ -71,7 +74,9 @@ __all__ = [
     "PluginUpstreamConfig",
     "Policy",
     "PoolUpstreamConfig",
+    "PriceConfig",
     "QuestionsConfig",
+    "RateLimits",
     "RepositoryConfig",
     "RequestOptions",
     "Retries",
@@ -292,17 +297,6 @@ class RouteConfig(Strict):
         return DEFAULT_UNCHECKED[reason]
 
 
-class KeyConfig(Strict):
-    """A key that clients send as bearer token. Only its SHA-256 stands here: `grounding-gateway keys hash`."""
-
-    id: Name
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    routes: tuple[str, ...] = ("*",)
-    groups: tuple[str, ...] = ()
-    audit: bool = False
-    """May read recorded exchanges of its routes (`GET /v1/exchanges`)."""
-
-
 class SpoolConfig(Strict):
     """The local spool in front of Postgres."""
 
@@ -352,5 +346,8 @@ class GatewayConfig(Strict):
     repositories: dict[Name, RepositoryConfig] = Field(default={})
     routes: dict[Name, RouteConfig] = Field(min_length=1)
     keys: tuple[KeyConfig, ...] = ()
+    access: AccessConfig = by_default(AccessConfig)
+    prices: dict[str, PriceConfig] = Field(default={})
+    """By model name or its beginning; `*` for all others."""
     ledger: LedgerConfig = by_default(LedgerConfig)
     telemetry: TelemetryConfig = by_default(TelemetryConfig)

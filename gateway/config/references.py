@@ -45,7 +45,8 @@ def answering(route: RouteConfig, upstreams: Mapping[str, UpstreamConfig]) -> li
 def open_to_network(config: GatewayConfig) -> bool:
     """True when anybody on the network could use a route that asks for keys, because there are none."""
     guarded = any(route.auth == "keys" for route in config.routes.values())
-    return guarded and not config.keys and not is_loopback(config.server.host)
+    keyless = not config.keys and not config.access.stored_keys
+    return guarded and keyless and not is_loopback(config.server.host)
 
 
 def reference_problems(source: Source) -> Found:
@@ -75,6 +76,7 @@ def reference_problems(source: Source) -> Found:
     for index, key in enumerate(_list(data, "keys")):
         if isinstance(key, dict):
             yield from names.all(key, ("keys", index, "routes"), "routes", but="*")
+            yield from _priced(key, ("keys", index, "budget", "usd"), _section(data, "prices"))
     yield from _default(routes)
     yield from _distinct_keys(data)
     yield from _exposure(source, routes)
@@ -160,6 +162,16 @@ class _Names:
             yield path, f"{text}which is not configured{suggestion(word, known)}; known: {listed(known)}{also}"
 
 
+def _priced(key: Mapping[str, Any], path: Path, prices: Mapping[str, Any]) -> Found:
+    """A budget of money needs to know what everything costs."""
+    if _section(key, "budget").get("usd") is not None and "*" not in prices:
+        yield (
+            path,
+            'needs the price of every model: add prices: {"*": {prompt: ..., completion: ...}} for those without one '
+            "of their own, or limit tokens",
+        )
+
+
 def _costs(check: Mapping[str, Any], path: Path, judges: Mapping[str, Any]) -> Found:
     """A cap on costs needs to know what things cost."""
     if check.get("max_cost_usd") is None:
@@ -238,6 +250,7 @@ def _distinct_keys(data: Mapping[str, Any]) -> Found:
 def _exposure(source: Source, routes: Mapping[str, Any]) -> Found:
     host = _section(source.data, "server").get("host")
     guarded = any(isinstance(route, dict) and route.get("auth", "keys") == "keys" for route in routes.values())
-    if isinstance(host, str) and not is_loopback(host) and guarded and not _list(source.data, "keys"):
+    keyless = not _list(source.data, "keys") and not _is_true(_section(source.data, "access").get("stored_keys"))
+    if isinstance(host, str) and not is_loopback(host) and guarded and keyless:
         shown = redact(source.written.get(("server", "host"), host)) or "an empty host"
         yield ("server", "host"), f"{shown} {OPEN_TO_NETWORK}"

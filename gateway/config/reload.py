@@ -30,6 +30,7 @@ RESTART_ONLY: Final = (
     "server.secret",
     "server.log_format",
     "server.log_level",
+    "access",
     "ledger",
     "telemetry",
 )

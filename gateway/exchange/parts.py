@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from checks.types import Check, Verdict
+from gateway.access.limiter import Grant
 from gateway.config.model import RouteConfig
 from gateway.config.modes import Action, Release
 from gateway.ledger.record import Ledger
@@ -56,6 +57,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     authorization: str | None = None
     upstream_model: str | None = None
     source_base: str = ""
+    grant: Grant | None = None
+    """What a limited key's request was let in with."""
     trace: TraceContext | None = None
 
     def __repr__(self) -> str:
