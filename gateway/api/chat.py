@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, cast
 
 import msgspec
@@ -28,11 +29,12 @@ from gateway.api.incoming import (
     request_id_of,
 )
 from gateway.api.ingress import MESSAGES, Asked, Ingress, Unread
-from gateway.api.settle import Settlement
+from gateway.api.settle import Settlement, disconnected
+from gateway.api.turnstile import GoneError, Place
 from gateway.errors import GatewayError, RequestError
 from gateway.exchange.parts import Call
 from gateway.exchange.path import Exchange
-from gateway.quota import Style
+from gateway.quota import Ask, Style
 from gateway.route import Route
 from gateway.telemetry.trace_context import outgoing
 from gateway.wire import chat
@@ -54,14 +56,24 @@ def answer_handler(at_desk: Callable[[], GatewayDesk], ingress: Ingress) -> ASGI
             return
         try:
             served = await _served(desk, runtime, ingress, scope, receive, send)
-            if isinstance(served, Settlement):
-                await served.run(receive)
+            if isinstance(served, Seated):
+                try:
+                    await served.settlement.run(receive)
+                finally:
+                    served.place.leave()
             elif served is not None:
                 await _pass_on(desk, served, ingress, scope, receive, send)
         finally:
             await desk.leave(runtime)
 
     return answer
+
+
+class Seated(NamedTuple):
+    """An exchange that has its place."""
+
+    settlement: Settlement
+    place: Place
 
 
 class Passing(NamedTuple):
@@ -82,7 +94,7 @@ async def _pass_on(
 
 async def _served(
     desk: GatewayDesk, runtime: Runtime, ingress: Ingress, scope: HTTPScope, receive: Receive, send: Send
-) -> Settlement | Passing | None:
+) -> Seated | Passing | None:
     """The exchange of a request, opened, or what passes unread; None when there is nobody or nothing to serve."""
     try:
         if scope["method"] != "POST":
@@ -96,11 +108,17 @@ async def _served(
         call = _call(desk, runtime, scope, headers, request, asked.route, principal)
         if principal.quota is not None:
             call = await _admitted(desk, runtime, call, asked, principal, len(body))
-        exchange = Exchange(runtime.parts[asked.route.name], request, call, desk.services)
-        return Settlement(exchange, desk, send, asked.dialect, grace=exchange.parts.config.keep_alive_after)
+        place = await _placed(desk, runtime, call, asked.route.name, receive)
+        try:
+            exchange = Exchange(runtime.parts[asked.route.name], request, call, desk.services)
+            settlement = Settlement(exchange, desk, send, asked.dialect, grace=exchange.parts.config.keep_alive_after)
+        except BaseException:
+            place.leave()
+            raise
+        return Seated(settlement, place)
     except GatewayError as error:
         await refuse(desk, scope, send, error, ingress.dialect)
-    except ClientGoneError:
+    except (ClientGoneError, GoneError):
         pass
     except Exception as error:  # no handler of the framework stands around this route
         reference = secrets.token_hex(4)
@@ -108,6 +126,16 @@ async def _served(
         message = f"an error inside the gateway; its log has it as {reference}"
         await refuse(desk, scope, send, GatewayError(message), ingress.dialect)
     return None
+
+
+async def _placed(desk: GatewayDesk, runtime: Runtime, call: Call, route: str, receive: Receive) -> Place:
+    """A place for the call; one that gets none has used no tokens."""
+    try:
+        return await desk.place(runtime, route, partial(disconnected, receive))
+    except BaseException:
+        if call.grant is not None:
+            call.grant.settle(Ask())
+        raise
 
 
 async def _admitted(

@@ -66,8 +66,12 @@ def check_handler(at_desk: Callable[[], GatewayDesk]) -> HTTPRouteHandler:
             if principal.quota is not None:
                 # Judges are the gateway's own: a check counts as a request, and uses nothing of the key's tokens.
                 await Admission(desk.limiter, runtime.prices, principal).other(0)
-            desk.admit(await desk.open(exchange))
-            grounding = await _checked(desk, exchange, data.answer)
+            place = await desk.place(runtime, exchange.parts.name)
+            try:
+                desk.admit(await desk.open(exchange))
+                grounding = await _checked(desk, exchange, data.answer)
+            finally:
+                place.leave()
         finally:
             await desk.leave(runtime)
         status, reason = exchange.account.check_status

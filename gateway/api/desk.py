@@ -16,6 +16,7 @@ from gateway.access.keys import Keyring
 from gateway.access.limiter import Limiter, MemoryUse
 from gateway.access.prices import Price, PriceTable
 from gateway.api.admission import used
+from gateway.api.turnstile import Place, Turnstile
 from gateway.config.model import GatewayConfig
 from gateway.errors import OverloadedError
 from gateway.exchange.parts import RouteParts, Services
@@ -108,6 +109,8 @@ class GatewayDesk:
         """Where traces go; None when none are made."""
         self.limiter = Limiter(MemoryUse(now), clock=now, problem=services.observer.problem)
         """Lets requests of limited keys in; by what this process knows alone, unless another is put here."""
+        self.turnstile = Turnstile(services.clock)
+        metrics.watch("requests", self.turnstile.stats)
         self.draining = False
         self.in_flight = 0
         self._background: set[asyncio.Task[None]] = set()
@@ -127,6 +130,11 @@ class GatewayDesk:
         self.runtime.running += 1
         self.metrics.entered()
         return self.runtime
+
+    async def place(self, runtime: Runtime, route: str, gone: Callable[[], Awaitable[None]] | None = None) -> Place:
+        """A place on a route, waited for in its line. Raises `OverloadedError`, or `GoneError` if the client left."""
+        capacity = runtime.config.server.max_concurrent_requests if len(runtime.parts) > 1 else None
+        return await self.turnstile.enter(route, runtime.config.routes[route].load, capacity, gone)
 
     async def leave(self, runtime: Runtime) -> None:
         """A request has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, cast
 from urllib.parse import parse_qsl
 
@@ -21,6 +22,7 @@ from gateway.api.desk import GatewayDesk, Runtime
 from gateway.api.edge import encode_headers, error_response, send_json, together
 from gateway.api.incoming import ClientGoneError, echo, headers_of, own_authorization, read_body, request_id_of
 from gateway.api.settle import CLIENT_CLOSED, disconnected, outcome_of
+from gateway.api.turnstile import GoneError
 from gateway.errors import GatewayError, RequestError
 from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
 from gateway.quota import Ask
@@ -139,6 +141,7 @@ class Relay:
         headers: dict[str, str],
     ) -> None:
         self._desk = desk
+        self._runtime = runtime
         self._parts = runtime.parts[route.name]
         self._headers = headers
         self._method = scope["method"]
@@ -159,6 +162,16 @@ class Relay:
 
     async def run(self, path: str, body: bytes, receive: Receive, send: Send) -> None:
         """Pass the request on and its answer back; the record is on disk before the last byte."""
+        try:
+            place = await self._desk.place(self._runtime, self._opening.route, partial(disconnected, receive))
+        except GoneError:
+            return
+        try:
+            await self._at(path, body, receive, send)
+        finally:
+            place.leave()
+
+    async def _at(self, path: str, body: bytes, receive: Receive, send: Send) -> None:
         if self._principal.quota is not None:
             self._grant = await self._admission.other(len(body))
         opened = self._desk.services.ledger.open(self._opening)

@@ -47,6 +47,7 @@ from gateway.config.checking import (
 )
 from gateway.config.modes import Action, BlockResponse, BodyPolicy, Release, refusal_of
 from gateway.config.observing import TelemetryConfig
+from gateway.config.overload import LoadConfig
 from gateway.config.reviewing import RepositoryConfig, ReviewCheckConfig
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "JudgeConfig",
     "KeyConfig",
     "LedgerConfig",
+    "LoadConfig",
     "Name",
     "OpenAIUpstreamConfig",
     "OutboundTLS",
@@ -213,6 +215,7 @@ class RouteConfig(Strict):
     held_bytes: int = Field(default=4_000_000, ge=10_000)
     """Most that `held` and `sentence` keep back; more than this is `not_checked(too_long)`."""
     bodies: BodyPolicy = BodyPolicy.KEEP
+    load: LoadConfig = by_default(LoadConfig)
     other_paths: Literal["forward", "refuse"] = "refuse"
     """Requests to other `/v1/...` paths: forwarded unread (recorded as not checked), or refused."""
     request_options: RequestOptions = by_default(RequestOptions)

@@ -16,10 +16,12 @@ from sqlalchemy.engine import make_url
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.ledger.keys import KeyRow, PostgresKeys, PostgresUse
 from gateway.ledger.record import Receipt
 from gateway.ledger.store import PostgresStore
 from gateway.ledger.tables import month_of
 from gateway.ledger.writer import LedgerSettings, SpooledLedger
+from gateway.quota import Ask, Correction, Quota
 from migrations import missing
 from tests.gateway.ledger.records import rich_record
 
@@ -53,6 +55,26 @@ async def roles(postgres_server: str) -> Roles:
     await connection.execute(f"ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT ON TABLES TO {appender}")
     await connection.close()
     return found
+
+
+async def test_a_role_that_may_only_append_makes_and_revokes_keys_and_counts_their_use(
+    roles: Roles, tmp_path: Path
+) -> None:
+    await command(tmp_path, roles.owner, "migrate")
+    store = PostgresStore(roles.appender)
+    keys, use = PostgresKeys(store), PostgresUse(store)
+    await keys.add(KeyRow(sha256="a" * 64, id="alice", prefix="gg-", settings={}))
+    quota = Quota(requests_per_minute=1)
+    assert [(await use.admit("alice", quota, Ask())).granted for _ in range(2)] == [True, False]
+    await use.correct([Correction("alice", 0.0, 5.0, 0.0)])
+    await keys.revoke("alice")
+    assert await keys.current() == []
+    await store.aclose()
+    connection = await asyncpg.connect(roles.appender)
+    for change in ("DELETE FROM ledger.api_key_end", "UPDATE ledger.key_use SET tokens = 0"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(change)
+    await connection.close()
 
 
 async def command(folder: Path, url: str, *arguments: str, **ledger: Any) -> str:

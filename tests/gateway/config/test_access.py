@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.config.files import MINIMAL, look, problems
+from tests.gateway.config.files import MINIMAL, look, problems, with_route
 
 KEY = f"keys:\n  - {{id: k, sha256: {'a' * 64}, "
 
@@ -23,6 +23,11 @@ KEY = f"keys:\n  - {{id: k, sha256: {'a' * 64}, "
 def test_a_limit_that_could_not_hold_is_refused_with_its_place(key: str, place: str, holds: str) -> None:
     found = problems(MINIMAL + KEY + key)
     assert any(place in line and holds in line for line in found), found
+
+
+def test_a_line_before_places_without_number_is_refused() -> None:
+    found = problems(with_route("upstream: real\nload: {queue: 5}"))
+    assert any("routes.r.load.queue: without concurrency nobody waits" in line for line in found), found
 
 
 def test_limits_budgets_and_prices_are_accepted() -> None:
