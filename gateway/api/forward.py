@@ -27,9 +27,14 @@ from gateway.errors import GatewayError, RequestError
 from gateway.ledger.record import ExchangeRecord, Opening, Outcome, Receipt
 from gateway.quota import Ask
 from gateway.route import Route
+from gateway.upstream.base import Upstream
+from gateway.upstream.embeddings import LocalEmbeddings
 
 # TRACE would give the upstream's key back to the client that asks for it, CONNECT is for proxies.
 _METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+
+
+_EMBEDDINGS: Final = "/embeddings"
 
 
 class _Named(msgspec.Struct):
@@ -81,7 +86,8 @@ async def _forward(desk: GatewayDesk, runtime: Runtime, scope: HTTPScope, receiv
         body = await read_body(headers, receive, runtime.config.server.max_body_bytes)
         route = runtime.table.by_model(deployment or _model(body) or _any(runtime, principal), principal)
     path = path_below_v1(scope)
-    if not route.forwards:
+    embeds = path == _EMBEDDINGS and runtime.parts[route.name].embeddings is not None
+    if not route.forwards and not embeds:
         raise RequestError(
             f"the route '{route.name}' does not serve /v1{path}; "
             f"set routes.{route.name}.other_paths: forward to pass such requests on unchecked",
@@ -148,6 +154,7 @@ class Relay:
         self._authorization = own_authorization(headers, principal) if route.passthrough else None
         self._started = desk.services.clock()
         self._sent = False
+        self._answers: Upstream | LocalEmbeddings = self._parts.upstream
         self._principal = principal
         self._admission = Admission(desk.limiter, runtime.prices, principal)
         self._grant: Grant | None = None
@@ -200,7 +207,9 @@ class Relay:
             watch.cancel()
 
     async def _pass(self, path: str, body: bytes, send: Send) -> int:
-        forwarding = self._parts.upstream.forward(self._method, path, self._headers, body, self._authorization)
+        own_encoder = self._parts.embeddings if path.partition("?")[0] == _EMBEDDINGS else None
+        self._answers = own_encoder or self._parts.upstream
+        forwarding = self._answers.forward(self._method, path, self._headers, body, self._authorization)
         async with forwarding as reply:
             own = [(b"x-grounding-exchange", self._opening.id.encode())]
             if self._opening.request_id:
@@ -228,7 +237,7 @@ class Relay:
             status=status,
             key_id=opening.key_id,
             request_id=opening.request_id,
-            upstream=self._parts.upstream.name,
+            upstream=self._answers.name,
             config_version=self._parts.config_version,
             body_policy=self._parts.config.bodies,
             check_status=Status.NOT_CHECKED.value,

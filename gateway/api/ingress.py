@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from gateway.errors import RequestError
 from gateway.route import Route
-from gateway.wire import chat, raw
+from gateway.wire import chat, completions, raw
 from gateway.wire.dialect import CHAT, Dialect
 from gateway.wire.messages.from_client import chat_request
 from gateway.wire.messages.stream import MessagesDialect
@@ -23,6 +23,7 @@ Select = Callable[[str | None], Route]
 """The route for a model name. Raises `GatewayError`."""
 
 MESSAGES: Final = MessagesDialect()
+TEXT: Final = completions.TextDialect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,23 @@ class ResponsesIngress:
         return Asked(chat.parse_request(translated, headers, limits), route, ResponsesDialect(value))
 
 
+class CompletionsIngress:
+    """`/v1/completions`."""
+
+    path = "/v1/completions"
+    dialect: Dialect = CHAT  # errors are the same, and so is their envelope
+
+    def read(
+        self, body: bytes, headers: Mapping[str, str], limits: chat.RequestLimits, select: Select
+    ) -> Asked | Unread:
+        value = decoded(body)
+        route = select(model_of(value))
+        if route.forwards and not route.grounds and not route.checks and not route.speaks_messages:
+            # A model that goes on writing a text is no chat model.
+            return Unread(route)
+        return Asked(chat.parse_request(raw.encode(completions.chat_request(value)), headers, limits), route, TEXT)
+
+
 def decoded(body: bytes) -> dict[str, Any]:
     """A request body that has to be translated as a whole. Raises `RequestError`."""
     body = body.removeprefix(chat.BOM)
@@ -118,4 +136,4 @@ def model_of(value: Mapping[str, Any]) -> str | None:
     return model
 
 
-INGRESSES: Final[tuple[Ingress, ...]] = (ChatIngress(), MessagesIngress(), ResponsesIngress())
+INGRESSES: Final[tuple[Ingress, ...]] = (ChatIngress(), MessagesIngress(), ResponsesIngress(), CompletionsIngress())

@@ -19,6 +19,7 @@ from gateway.config.model import (
     RouteConfig,
     SearchConfig,
 )
+from gateway.upstream.embeddings import LocalEmbeddings
 from retrieval.collection import Collection
 from retrieval.encode.batcher import Batcher
 from retrieval.errors import RetrievalError
@@ -105,12 +106,27 @@ class CollectionSet:
         self._resources.callback(close)
         return CollectionRetriever(opened, batcher, settings, reranker)
 
+    async def embeddings(self, name: str) -> LocalEmbeddings:
+        """The encoder of a collection, for texts of clients. Other callers share its batches."""
+        encoder, batcher = await self._encoder(self._config.collections[name].encoder)
+        return LocalEmbeddings(
+            name,
+            batcher,
+            count=lambda text: len(encoder.token_offsets(text)),
+            dimension=encoder.dimension,
+            max_tokens=encoder.max_tokens,
+        )
+
+    async def _encoder(self, section: EncoderConfig) -> tuple[Encoder, Batcher]:
+        if section not in self._encoders:
+            encoder = self._encoders[section] = build_encoder(section)
+            self._batchers[section] = await self._resources.enter_async_context(Batcher(encoder))
+        return self._encoders[section], self._batchers[section]
+
     async def _open(self, name: str) -> Collection:
         if name not in self._collections:
             section = self._config.collections[name]
-            if section.encoder not in self._encoders:
-                encoder = self._encoders[section.encoder] = build_encoder(section.encoder)
-                self._batchers[section.encoder] = await self._resources.enter_async_context(Batcher(encoder))
+            await self._encoder(section.encoder)
             collection = open_collection(self._config, name, self._encoders[section.encoder])
             self._resources.callback(collection.close)
             self._collections[name] = collection

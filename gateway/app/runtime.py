@@ -81,6 +81,7 @@ async def _parts(
             for section in answering(route, config.upstreams)
         ),
         config_version=config_version,
+        embeddings=await collections.embeddings(route.embeddings) if route.embeddings else None,
         count_tokens=collections.token_counter(retrieval.collections) if retrieval else None,
     )
 

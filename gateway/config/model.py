@@ -216,6 +216,8 @@ class RouteConfig(Strict):
     """Most that `held` and `sentence` keep back; more than this is `not_checked(too_long)`."""
     bodies: BodyPolicy = BodyPolicy.KEEP
     load: LoadConfig = by_default(LoadConfig)
+    embeddings: str | None = None
+    """A collection whose encoder answers `/v1/embeddings` of this route."""
     other_paths: Literal["forward", "refuse"] = "refuse"
     """Requests to other `/v1/...` paths: forwarded unread (recorded as not checked), or refused."""
     request_options: RequestOptions = by_default(RequestOptions)

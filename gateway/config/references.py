@@ -59,6 +59,7 @@ def reference_problems(source: Source) -> Found:
             path: Path = ("routes", name)
             check = _section(route, "check")
             yield from names.one(route, (*path, "upstream"), "upstreams")
+            yield from names.one(route, (*path, "embeddings"), "collections")
             yield from names.all(_section(route, "retrieval"), (*path, "retrieval", "collections"), "collections")
             yield from names.all(check, (*path, "check", "collections"), "collections")
             yield from names.all(check, (*path, "check", "judges"), "judges")

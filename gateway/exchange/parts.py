@@ -15,6 +15,7 @@ from gateway.config.modes import Action, Release
 from gateway.ledger.record import Ledger
 from gateway.telemetry.trace_context import TraceContext
 from gateway.upstream.base import Upstream
+from gateway.upstream.embeddings import LocalEmbeddings
 from retrieval.types import Retriever
 
 
@@ -35,6 +36,8 @@ class RouteParts:
     alternating_roles: bool = False
     config_version: str = ""
     count_tokens: Callable[[str], int] | None = None
+    embeddings: LocalEmbeddings | None = None
+    """Answers `/v1/embeddings`, in place of the upstream."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

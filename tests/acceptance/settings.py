@@ -117,6 +117,7 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
             "away": {"upstream": "away"},
             "renamed": {"upstream": "main", "model": "model-behind"},
             "grounded": {"upstream": "main", "model": "m", "retrieval": grounded},
+            "embedding": {"upstream": "main", "model": "m", "embeddings": "docs"},
             "pooled": {"upstream": "pooled", "model": "m", "retrieval": grounded},
             "merged": {"upstream": "alternating", "model": "m", "retrieval": grounded},
             "no-context": {"upstream": "main", "model": "m", "retrieval": {**grounded, "min_score": 0.99}},

@@ -137,3 +137,22 @@ async def test_a_wrong_answer_never_reaches_a_client_of_responses(house: House, 
     with pytest.raises(openai.UnprocessableEntityError) as blocked:
         await house.client("held-block").responses.create(model="m", input="How heavy?", stream=stream)
     assert "90 km" not in blocked.value.response.text
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+async def test_a_prompt_for_completions_is_blocked_by_the_same_check(house: House, stream: bool) -> None:
+    house.upstream.enqueue(sse_reply(chat_events(BAD)) if stream else json_reply(completion(BAD)))
+    client = house.client("held-block")
+    with pytest.raises(openai.UnprocessableEntityError) as error:
+        await client.completions.create(model="m", prompt="How far does it fly?", stream=stream)
+    assert error.value.code == "grounding_failed"
+    assert BAD not in str(error.value.body)
+
+
+async def test_texts_are_embedded_by_a_collections_encoder_and_recorded(house: House) -> None:
+    raw = await house.client("embedding").embeddings.with_raw_response.create(model="m", input=["Falcon", "range"])
+    vectors = raw.parse()
+    assert [len(item.embedding) for item in vectors.data] == [384, 384]
+    assert not house.upstream.requests
+    record = await house.record(raw.headers["x-grounding-exchange"])
+    assert (record["outcome"], record["upstream"], record["check_status"]) == ("completed", "docs", "not_checked")
