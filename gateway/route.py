@@ -16,6 +16,7 @@ from gateway.config.model import (
     GatewayConfig,
     HttpUpstreamConfig,
     PoolUpstreamConfig,
+    ResponsesUpstreamConfig,
     ReviewCheckConfig,
     RouteConfig,
     UpstreamConfig,
@@ -24,6 +25,7 @@ from gateway.config.modes import Action, Release
 from gateway.errors import NotFoundError, PermissionDeniedError, RequestError
 from gateway.wire.types import GroundingOptions
 
+_REASONING: Final = (AnthropicUpstreamConfig, ResponsesUpstreamConfig)
 OWNER: Final = "grounding-gateway"
 
 
@@ -74,6 +76,8 @@ class Route:
     needs_model: bool
     speaks_messages: bool = False
     """Its upstream speaks Anthropic's Messages API."""
+    takes_reasoning: bool = False
+    """Its upstream takes back the reasoning that it signed or encrypted."""
 
     def effective(self, options: GroundingOptions) -> Effective:
         """How a request with these options is served.
@@ -188,6 +192,7 @@ def compile_route(name: str, config: RouteConfig, upstreams: Mapping[str, Upstre
         default=config.default,
         needs_model=any(isinstance(one, HttpUpstreamConfig) and model is None for one, model in answering),
         # Of a pool all must: what only Anthropic's API can say could not be asked of the others.
+        takes_reasoning=any(isinstance(one, _REASONING) for one, _ in answering),
         speaks_messages=all(isinstance(one, AnthropicUpstreamConfig) for one, _ in answering),
     )
 

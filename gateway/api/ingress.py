@@ -96,7 +96,7 @@ class ResponsesIngress:
         if route.forwards and not route.grounds and not route.checks and not route.speaks_messages:
             # Upstreams of this family know the dialect with all that needs their own storage.
             return Unread(route)
-        translated = raw.encode(responses_request(value, native=route.speaks_messages))
+        translated = raw.encode(responses_request(value, native=route.takes_reasoning))
         return Asked(chat.parse_request(translated, headers, limits), route, ResponsesDialect(value))
 
 

@@ -14,6 +14,7 @@ from gateway.config.model import (
     OpenAIUpstreamConfig,
     PluginUpstreamConfig,
     PoolUpstreamConfig,
+    ResponsesUpstreamConfig,
     UpstreamConfig,
 )
 from gateway.upstream.anthropic import VERSION, AnthropicSpeech
@@ -23,10 +24,12 @@ from gateway.upstream.extractive import ExtractiveUpstream
 from gateway.upstream.failing import Cause
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.pool import Member, PoolSettings, PoolUpstream
+from gateway.upstream.responses import ResponsesSpeech
 from gateway.upstream.retrying import RetryPolicy
 from gateway.upstream.settings import OpenAISettings, UpstreamTimeouts
 from gateway.upstream.speech import AzureSpeech
 from gateway.wire.messages.to_upstream import Carrying
+from gateway.wire.responses.to_upstream import ResponsesCarrying
 
 
 def build_upstreams(sections: Mapping[str, UpstreamConfig]) -> dict[str, Upstream]:
@@ -60,6 +63,10 @@ def build_upstream(name: str, config: UpstreamConfig) -> Upstream:
             max_tokens=config.max_tokens, thinking=config.thinking, ignored=frozenset(config.ignore_fields)
         )
         return OpenAIUpstream(settings, name, speech=AnthropicSpeech(carrying))
+    if isinstance(config, ResponsesUpstreamConfig):
+        settings = _settings(config, api_key_header=config.api_key_header, api_version=config.api_version)
+        keeping = ResponsesCarrying(reasoning=config.reasoning, ignored=frozenset(config.ignore_fields))
+        return OpenAIUpstream(settings, name, speech=ResponsesSpeech(keeping))
     if isinstance(config, ExtractiveUpstreamConfig):
         return ExtractiveUpstream(name, max_sentences=config.max_sentences)
     assert isinstance(config, PluginUpstreamConfig)

@@ -106,6 +106,20 @@ class AnthropicUpstreamConfig(HttpUpstreamConfig):
     """Request fields that are left out instead of refused where the Messages API has no place for them, e.g. `seed`."""
 
 
+class ResponsesUpstreamConfig(HttpUpstreamConfig):
+    """OpenAI's Responses API, or a server that speaks it; chat completions are translated both ways."""
+
+    kind: Literal["responses"]
+    base_url: str = Field(default="https://api.openai.com/v1", pattern=ADDRESS)
+    api_key_header: Literal["authorization", "api-key"] = "authorization"
+    api_version: str | None = None
+    """Azure's `api-version` query parameter."""
+    reasoning: bool = False
+    """True for models that reason: their encrypted reasoning is asked for, so that it goes back with tool results."""
+    ignore_fields: tuple[str, ...] = ()
+    """Request fields that are left out, not refused, where the Responses API has no place for them, e.g. `seed`."""
+
+
 class ExtractiveUpstreamConfig(Strict):
     """Answers with the best sentences of the retrieved passages; no language model."""
 
@@ -181,6 +195,7 @@ UpstreamConfig = Annotated[
     OpenAIUpstreamConfig
     | AzureUpstreamConfig
     | AnthropicUpstreamConfig
+    | ResponsesUpstreamConfig
     | ExtractiveUpstreamConfig
     | PluginUpstreamConfig
     | PoolUpstreamConfig,

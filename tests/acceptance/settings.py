@@ -104,6 +104,7 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
             "quotes": {"kind": "extractive"},
             "alternating": upstream_section(upstream, alternating_roles=True),
             "claude": upstream_section(upstream, kind="anthropic"),
+            "responses": upstream_section(upstream, kind="responses"),
             "azure": upstream_section(upstream.removesuffix("/v1"), kind="azure", deployments={"gpt": "our-gpt"}),
         },
         "judges": {
@@ -139,6 +140,8 @@ def house(folder: Path, *, upstream: str, judge: str, database: str) -> dict[str
             "claude": {"upstream": "claude", "model": "claude-behind"},
             "claude-grounded": {"upstream": "claude", "model": "claude-behind", "retrieval": grounded},
             "claude-held-block": {**CELLS["held-block"], "upstream": "claude", "model": "claude-behind"},
+            "responses-grounded": {"upstream": "responses", "model": "model-behind", "retrieval": grounded},
+            "responses-held-block": {**CELLS["held-block"], "upstream": "responses", "model": "model-behind"},
             "azure": {"upstream": "azure", "model": "gpt"},
             "through": {"upstream": "main", "auth": "passthrough", "other_paths": "forward"},
             **CELLS,

@@ -12,6 +12,7 @@ from tests.acceptance.asking import BOTH, ask
 from tests.acceptance.conftest import House
 from tests.acceptance.settings import CELLS, KEY, UPSTREAM_KEY
 from tests.servers.messages import message, message_reply, text
+from tests.servers.responses import response, streamed_response
 from tests.servers.upstream import Reply, chat_events, completion, json_reply, sse_reply
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
@@ -156,3 +157,39 @@ async def test_texts_are_embedded_by_a_collections_encoder_and_recorded(house: H
     assert not house.upstream.requests
     record = await house.record(raw.headers["x-grounding-exchange"])
     assert (record["outcome"], record["upstream"], record["check_status"]) == ("completed", "docs", "not_checked")
+
+
+def responses_says(said: str, stream: bool) -> Reply:
+    return streamed_response(said) if stream else json_reply(response(said))
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+async def test_an_openai_client_gets_an_answer_of_the_responses_api_grounded_and_recorded(
+    house: House, stream: bool
+) -> None:
+    house.upstream.enqueue(responses_says(GOOD, stream))
+    said = await ask(house.client("responses-grounded"), stream=stream)
+    assert (said.text, said.finishes) == (GOOD, {0: "stop"})
+    received = await house.upstream.request(0)
+    assert received.path == "/v1/responses"
+    assert (received.json["model"], received.json["store"]) == ("model-behind", False)
+    assert any("3 kg" in str(item["content"]) for item in received.json["input"])
+    record = await house.record(said.exchange)
+    assert (record["outcome"], record["upstream"]) == ("completed", "responses")
+    assert record["usage"]["total_tokens"] == 8
+
+
+@pytest.mark.parametrize("stream", BOTH, ids=["plain", "stream"])
+async def test_a_wrong_answer_of_the_responses_api_never_leaves_a_held_route(house: House, stream: bool) -> None:
+    house.upstream.enqueue(responses_says(BAD, stream))
+    with pytest.raises(openai.UnprocessableEntityError) as blocked:
+        await ask(house.client("responses-held-block"), stream=stream)
+    assert "90 km" not in blocked.value.response.text
+
+
+async def test_a_search_that_the_upstream_ran_by_itself_is_no_answer(house: House) -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    house.upstream.enqueue(json_reply(response(search, GOOD)))
+    with pytest.raises(openai.InternalServerError) as failed:
+        await ask(house.client("responses-grounded"), stream=False)
+    assert failed.value.status_code == 502

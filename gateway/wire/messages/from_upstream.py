@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from gateway.errors import UpstreamProtocolError
 from gateway.wire import raw
+from gateway.wire.messages.parts import FORMAT
 
-FORMAT: Final = "anthropic-claude-v1"
-"""How `reasoning_details` names thinking that Claude signed, as OpenRouter does."""
 _FINISHES: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",

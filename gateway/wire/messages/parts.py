@@ -13,6 +13,8 @@ from gateway.wire.typed import kind_of
 
 Block: TypeAlias = dict[str, Any]
 
+FORMAT: Final = "anthropic-claude-v1"
+"""How `reasoning_details` names thinking that Claude signed, as OpenRouter does."""
 NATIVE: Final = frozenset({"image", "document", "search_result", "container_upload"})
 """Blocks of the Messages API that a chat request may hold as content parts."""
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w=.+-]+)*?)(;base64)?,", re.IGNORECASE)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from gateway.errors import RequestError
 from gateway.wire import raw
-from gateway.wire.messages.parts import Block, blocks_of, mark_cached, unsupported
+from gateway.wire.messages.parts import FORMAT, Block, blocks_of, mark_cached, unsupported
 from gateway.wire.typed import kind_of, listing, mapping, number, word
 
 _SAME: Final = (
@@ -160,8 +160,8 @@ def _thinking(message: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     details = message.get("reasoning_details")
     for item in details if isinstance(details, list) else ():
-        if not isinstance(item, dict):
-            continue
+        if not isinstance(item, dict) or item.get("format") not in (None, FORMAT):
+            continue  # of another vendor's model
         if item.get("signature"):
             text = item.get("text") or ""
             blocks.append({"type": "thinking", "thinking": text, "signature": item["signature"]})

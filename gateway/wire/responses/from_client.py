@@ -1,6 +1,6 @@
 """A request of the Responses API as a chat completion request. Knows no route and no connection.
 
-`native` says that the upstream speaks Anthropic's Messages API, which takes its signed reasoning back.
+`native` says that the upstream takes back the reasoning that it signed or encrypted.
 """
 
 from __future__ import annotations

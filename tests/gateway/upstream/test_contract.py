@@ -12,13 +12,16 @@ from gateway.upstream.anthropic import AnthropicSpeech
 from gateway.upstream.base import Upstream, UpstreamRequest
 from gateway.upstream.extractive import ExtractiveUpstream
 from gateway.upstream.openai import OpenAISettings, OpenAIUpstream
+from gateway.upstream.responses import ResponsesSpeech
 from gateway.upstream.scripted import Script, ScriptedUpstream, text_script
 from gateway.upstream.speech import AzureSpeech, OpenAISpeech, Speech
 from gateway.wire.messages.to_upstream import Carrying
+from gateway.wire.responses.to_upstream import ResponsesCarrying
 from gateway.wire.types import Delta
 from tests.gateway.upstream.conftest import ask, collect, everything, texts
 from tests.gateway.upstream.samples import hit
 from tests.servers.messages import message, message_reply, text
+from tests.servers.responses import response, streamed_response
 from tests.servers.upstream import Received, UpstreamServer, chat_events, completion, json_reply, raw_reply, sse_reply
 
 TEXT = "The warranty lasts two years [1]."
@@ -30,6 +33,8 @@ async def _http(streamed: bool, speech: Speech | None = None) -> AsyncIterator[U
         server.default = sse_reply(chat_events(TEXT, usage=True)) if streamed else json_reply(completion(TEXT))
         if isinstance(speech, AnthropicSpeech):
             server.default = message_reply(message(text(TEXT))) if streamed else json_reply(message(text(TEXT)))
+        if isinstance(speech, ResponsesSpeech):
+            server.default = streamed_response(TEXT) if streamed else json_reply(response(TEXT))
         upstream = OpenAIUpstream(OpenAISettings(base_url=server.base_url), "http", speech=speech)
         await upstream.aopen()
         yield upstream
@@ -40,6 +45,7 @@ SPEECHES: dict[str, Speech] = {
     "openai": OpenAISpeech(),
     "azure": AzureSpeech({}),
     "anthropic": AnthropicSpeech(Carrying()),
+    "responses": ResponsesSpeech(ResponsesCarrying()),
 }
 
 
