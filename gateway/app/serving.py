@@ -16,6 +16,7 @@ from typing import Any
 
 from litestar import Litestar
 
+from gateway.access.limiter import UseStore
 from gateway.access.stored import StoredKeys
 from gateway.api.desk import GatewayDesk
 from gateway.app.application import create_app, make_desk
@@ -76,7 +77,7 @@ async def serving(
             await stored.refresh()
         runtime = await build_runtime(config, stored)
         tracing = await _open_tracing(config.telemetry, stack)
-        desk = make_desk(runtime, ledger, _fence_key(config), store, tracing, PostgresUse(store))
+        desk = make_desk(runtime, ledger, _fence_key(config), store, tracing, _uses(config, store, stack))
         desk.metrics.watch("ledger", ledger.stats)
         if tracing is not None:
             desk.metrics.watch("traces", tracing.stats)
@@ -128,6 +129,17 @@ def _swap(desk: GatewayDesk, stored: StoredKeys | None) -> Callable[[GatewayConf
         await desk.swap(await build_runtime(config, stored))
 
     return apply
+
+
+def _uses(config: GatewayConfig, store: PostgresStore, stack: AsyncExitStack) -> UseStore:
+    """Where the use of limited keys is counted."""
+    if config.access.redis_url is None:
+        return PostgresUse(store)
+    from gateway.access.redis_store import RedisUse
+
+    uses = RedisUse(config.access.redis_url.get_secret_value())
+    stack.push_async_callback(uses.aclose)
+    return uses
 
 
 def _stored_keys(config: GatewayConfig, store: PostgresStore) -> StoredKeys | None:

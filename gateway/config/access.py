@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, SecretStr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from gateway.config.base import Name, Strict, by_default
+from gateway.config.base import AnyPath, Conflict, Name, Strict, by_default, impossible
 
 
 class RateLimits(Strict):
@@ -58,5 +59,26 @@ class AccessConfig(Strict):
     """Keys made by `grounding-gateway keys create` are taken too."""
     refresh: float = Field(default=2.0, ge=0.2, le=300)
     """Seconds between two looks at them: so soon a revocation is known everywhere."""
+    counters: Literal["postgres", "redis"] = "postgres"
+    """Where the use of limited keys is counted: in the ledger's database, or in a Redis or Valkey."""
+    redis_url: SecretStr | None = None
+    """e.g. `redis://:password@host:6379/0`, `rediss://` for TLS."""
+    redis_url_file: AnyPath | None = None
+    """A file that holds the address, e.g. a mounted secret."""
     stale_for: float = Field(default=3_600.0, ge=1)
     """Seconds that known keys go on while the database is away; after that everybody gets 503."""
+
+    @field_validator("redis_url")
+    @classmethod
+    def _address(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+            why = "must begin with redis://, rediss:// or unix://"
+            raise PydanticCustomError("unreadable", "{why}", {"why": why})
+        return value
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if (self.counters == "redis") != (self.redis_url is not None):
+            why = "counters: redis and redis_url go together: give both, or neither"
+            raise impossible(Conflict(why, ("counters", "redis_url")))
+        return self

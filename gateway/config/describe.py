@@ -17,6 +17,8 @@ _LEFT_OUT: Final[Any] = {
     "server": True,
     "ledger": True,
     "telemetry": True,
+    "access": True,
+    "prices": True,
     "upstreams": {"__all__": {"api_key", "api_key_file", "headers", "proxy", "tls"}},
     "judges": {"__all__": {"api_key", "api_key_file", "proxy", "tls"}},
     "collections": {"__all__": {"encoder": {"api_key", "api_key_file"}}},
@@ -34,7 +36,7 @@ _LEFT_OUT: Final[Any] = {
         }
     },
     "routes": {"__all__": {"retrieval": {"rerank": {"api_key", "api_key_file"}}}},
-    "keys": {"__all__": {"sha256"}},
+    "keys": {"__all__": {"sha256", "expires", "limits", "budget"}},
 }
 
 

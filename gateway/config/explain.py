@@ -18,7 +18,18 @@ from gateway.config.source import Source
 from gateway.redact import redact
 
 _SECRET_KEYS: Final = frozenset(
-    {"api_key", "database_url", "secret", "headers", "proxy", "sha256", "options", "token", "deploy_key_passphrase"}
+    {
+        "api_key",
+        "database_url",
+        "redis_url",
+        "secret",
+        "headers",
+        "proxy",
+        "sha256",
+        "options",
+        "token",
+        "deploy_key_passphrase",
+    }
 )
 _NAME_RULE: Final = (
     "is no name; use lower-case letters, digits, `.`, `_` and `-`, beginning with a letter or digit, at most 63 in all"

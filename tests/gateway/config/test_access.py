@@ -25,6 +25,20 @@ def test_a_limit_that_could_not_hold_is_refused_with_its_place(key: str, place: 
     assert any(place in line and holds in line for line in found), found
 
 
+@pytest.mark.parametrize(
+    ("section", "holds"),
+    [
+        ("{counters: redis}", "counters: redis and redis_url go together"),
+        ("{redis_url: 'redis://h'}", "counters: redis and redis_url go together"),
+        ("{counters: redis, redis_url: 'http://s3cret@h'}", "must begin with redis://"),
+    ],
+)
+def test_counters_without_a_place_are_refused_and_no_address_is_shown(section: str, holds: str) -> None:
+    found = problems(MINIMAL + f"access: {section}\n")
+    assert any(holds in line for line in found), found
+    assert not any("s3cret" in line for line in found)
+
+
 def test_a_line_before_places_without_number_is_refused() -> None:
     found = problems(with_route("upstream: real\nload: {queue: 5}"))
     assert any("routes.r.load.queue: without concurrency nobody waits" in line for line in found), found
