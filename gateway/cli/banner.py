@@ -23,7 +23,7 @@ def banner(config: GatewayConfig, path: Path, port: int) -> str:
     names = list(config.routes)
     default = next((name for name, route in config.routes.items() if route.default), names[0])
     checked = next((name for name, route in config.routes.items() if isinstance(route.check, FactCheckConfig)), None)
-    key = "" if not config.keys else " -H 'authorization: Bearer YOUR_KEY'"
+    key = "" if not _has_keys(config) else " -H 'authorization: Bearer YOUR_KEY'"
     lines = [
         "",
         f"Grounding Gateway   base URL  {base}/v1",
@@ -80,6 +80,10 @@ def _describe(route: RouteConfig, config: GatewayConfig) -> str:
     return ", ".join(parts) + ("   [default]" if route.default else "")
 
 
+def _has_keys(config: GatewayConfig) -> bool:
+    return bool(config.keys) or config.access.stored_keys
+
+
 def _off(config: GatewayConfig) -> list[str]:
     """What is switched off, and why."""
     off = []
@@ -90,7 +94,7 @@ def _off(config: GatewayConfig) -> list[str]:
         )
     if not config.judges:
         off.append("judge: none configured; the local classifier checks facts")
-    if not config.keys:
+    if not _has_keys(config):
         off.append("API keys: none configured; only this machine can connect")
     if not config.server.tls:
         off.append("TLS: no certificate configured")
