@@ -75,6 +75,13 @@ class Grant:
         """What was taken before."""
         return self._reserved
 
+    @property
+    def counts_tokens(self) -> bool:
+        """What was used has to be known in tokens."""
+        quota = self._quota
+        counted = (quota.tokens_per_minute, quota.budget_tokens, quota.budget_usd)
+        return any(limit is not None for limit in counted)
+
     def settle(self, used: Ask) -> None:
         """Tell what was used; only the first word counts."""
         if not self._settled:

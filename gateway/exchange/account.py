@@ -222,7 +222,13 @@ class Account:
     @property
     def sent_differs(self) -> bool:
         """The upstream got another body than the client sent: grounded, renamed, or without our options."""
-        return self.retrieval.status is not RetrievalStatus.OFF or self.call.upstream_model is not None
+        renamed = self.call.upstream_model is not None
+        return self.retrieval.status is not RetrievalStatus.OFF or renamed or self.counted
+
+    @property
+    def counted(self) -> bool:
+        """The upstream has to tell what a stream used, whether or not the client asked for that."""
+        return self.request.stream and self.call.grant is not None and self.call.grant.counts_tokens
 
     def _said(self) -> _Said:
         """The answer, or what had come of it when it ended early."""

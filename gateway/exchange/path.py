@@ -151,6 +151,8 @@ class Exchange:
             yield tuple(self._conclude(gate, answer))
 
     def _upstream_request(self, request: ChatRequest, retrieval: Retrieval) -> UpstreamRequest:
+        if self.account.counted and not request.include_usage:
+            request = chat.with_usage_told(request)
         body = chat.encode_request(request, model=self.call.upstream_model)
         self.account.sent = body
         return UpstreamRequest(

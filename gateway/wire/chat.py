@@ -32,7 +32,7 @@ from gateway.wire.outgoing import (
     with_grounding,
     without_annotations,
 )
-from gateway.wire.rewrite import refused, repair_request, replaced, with_messages, with_model
+from gateway.wire.rewrite import refused, repair_request, replaced, with_messages, with_model, with_usage_told
 from gateway.wire.types import ChatRequest, Delta, DeltaView, Turn
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "with_grounding",
     "with_messages",
     "with_model",
+    "with_usage_told",
     "without_annotations",
 ]
 

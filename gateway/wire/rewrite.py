@@ -43,6 +43,19 @@ def with_model(request: ChatRequest, model: str) -> ChatRequest:
     return msgspec.structs.replace(request, fields=fields, model=model)
 
 
+def with_usage_told(request: ChatRequest) -> ChatRequest:
+    """The request with the upstream asked to count tokens at the end of a stream; the client did not ask to see it."""
+    given = request.fields.get("stream_options")
+    try:
+        options = raw.decode(given) if given is not None else {}
+    except (ValueError, RecursionError):
+        return request
+    options = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+    return msgspec.structs.replace(
+        request, fields={**request.fields, "stream_options": msgspec.Raw(raw.encode(options))}
+    )
+
+
 def replaced(answer: Answer, contents: Mapping[int, str]) -> Answer:
     """The answer with other contents, from which text was only removed.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -93,6 +94,21 @@ async def test_tokens_are_settled_by_what_the_upstream_counted(stream: bool) -> 
         second = await post(gate)
         # text_script counts two tokens; the second request takes its own estimate
         assert int(second.headers["x-ratelimit-remaining-tokens"]) > 9_000
+
+
+async def test_the_upstream_is_asked_to_count_a_stream_and_the_client_sees_what_it_asked_for() -> None:
+    upstream = answering()
+    async with served(upstream, budget={"tokens": 1_000_000}) as gate:
+        unasked = await post(gate, stream=True, stream_options={"include_obfuscation": False})
+        asked = await post(gate, stream=True, stream_options={"include_usage": True})
+    sent = [json.loads(one.request.body)["stream_options"] for one in upstream.served]
+    assert sent == [{"include_obfuscation": False, "include_usage": True}, {"include_usage": True}]
+    assert '"usage"' not in unasked.text
+    assert '"total_tokens":2' in asked.text
+    assert "include_usage" not in gate.records[0].request_body
+    async with served(rates := answering(), limits={"requests_per_minute": 9}) as gate:
+        await post(gate, stream=True)
+    assert "stream_options" not in json.loads(rates.served[0].request.body)
 
 
 async def test_the_limits_of_the_upstream_are_not_told_beside_ours() -> None:
