@@ -39,14 +39,25 @@ async def judge_all(
     base: Case,
     services: Services,
     tools: Mapping[str, Mapping[str, Any]] | None = None,
+    limit_s: float | None = None,
 ) -> list[Verdict]:
-    """One verdict per choice, in the order of their indexes. `tools` are schemas of tools, by name."""
+    """One verdict per choice, in the order of their indexes. `tools` are schemas of tools, by name.
+
+    What has no verdict within `limit_s` seconds is not checked (`timeout`).
+    """
     choices = [answer.choices[index] for index in sorted(answer.choices)]
     started = services.clock()
-    if check.kind == REVIEW:
-        verdicts = await asyncio.gather(*(_judge_parts(parts, check, c, base, services, tools or {}) for c in choices))
-    else:
-        verdicts = await asyncio.gather(*(_judge(parts, check, case_of(base, c), services) for c in choices))
+
+    async def judged(choice: ChoiceAnswer) -> Verdict:
+        try:
+            async with asyncio.timeout(limit_s):
+                if check.kind == REVIEW:
+                    return await _judge_parts(parts, check, choice, base, services, tools or {})
+                return await _judge(parts, check, case_of(base, choice), services)
+        except TimeoutError:
+            return not_checked(check.kind, choice.index, Reason.TIMEOUT, "the time that the request gave was over")
+
+    verdicts = await asyncio.gather(*(judged(choice) for choice in choices))
     services.observer.stage(parts.name, "check", services.clock() - started)
     return list(verdicts)
 

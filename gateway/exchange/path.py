@@ -165,7 +165,15 @@ class Exchange:
             chat=request,
             query=retrieval.query,
             hits=retrieval.hits,
+            limit_s=self._remaining_s(),
         )
+
+    def _remaining_s(self) -> float | None:
+        """What is left of the time that the client gives for its answer; None if it gave none, or has it already."""
+        given = self._request.options.timeout
+        if given is None or (self.detached and self.account.answer is not None):
+            return None
+        return max(0.001, given - (self._services.clock() - self.account.started))
 
     def _gate(self) -> Gate:
         if self.parts.check is None or not self.call.check:
@@ -194,7 +202,9 @@ class Exchange:
             verdicts = [not_checked(check.kind, i, Reason.DISABLED, "switched off by the request") for i in indexes]
         else:
             tools = reviews.tool_schemas(self._request) if self._reviews else {}
-            verdicts = await judge_all(self.parts, check, answer, self._base_case(), self._services, tools)
+            verdicts = await judge_all(
+                self.parts, check, answer, self._base_case(), self._services, tools, self._remaining_s()
+            )
         self._decided(verdicts, attempt)
 
     def _decided(self, verdicts: Sequence[Verdict], attempt: int) -> None:

@@ -55,7 +55,7 @@ async def retrieve(
     started = services.clock()
     scope = scope_of(config.filters, config.collections, call, request.options.filters, config.k)
     try:
-        async with asyncio.timeout(config.timeout):
+        async with asyncio.timeout(min(config.timeout, request.options.timeout or config.timeout)):
             found = await parts.retriever.retrieve(query, scope)
     except (RetrievalError, TimeoutError) as error:
         return _failed(parts, request, query, error, services)

@@ -17,14 +17,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
-from gateway.errors import RequestError, UpstreamError, UpstreamStatusError, UpstreamUnavailableError
+from gateway.errors import (
+    RequestError,
+    UpstreamError,
+    UpstreamStatusError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+)
 from gateway.upstream.base import Attempt, Upstream, UpstreamReply, UpstreamRequest
+from gateway.upstream.beginning import first_content
 from gateway.upstream.breaker import Breaker, BreakerPolicy, BreakerState
 from gateway.upstream.failing import Cause, Meaning, meaning
 from gateway.upstream.forwarding import PoolForward
 from gateway.upstream.retrying import RetryPolicy
 from gateway.wire import chat
-from gateway.wire.types import Delta, MessageView
+from gateway.wire.types import Delta
 
 SUPERSEDED = "superseded"
 """The error code of a try that was given up because another one answered first."""
@@ -207,6 +214,7 @@ class _PoolCall:
         self._pool = pool
         self._request = request
         self._began = pool.clock()
+        self._total_s = min(pool.settings.total_s, request.limit_s or pool.settings.total_s)
         self._attempts: list[Attempt] = []
         self._errors: list[UpstreamError | RequestError] = []
         self._asked: set[Member] = set()
@@ -236,7 +244,8 @@ class _PoolCall:
     def _reply(self, begun: _Begun) -> UpstreamReply:
         self._begun = begun
         fallback = begun.member.priority > self._pool.first
-        attempts = tuple(self._attempts)
+        # Those that failed or were given up came first, whenever they ended.
+        attempts = tuple(sorted(self._attempts, key=lambda attempt: not attempt.error))
         return UpstreamReply(begun.reply.status, begun.reply.headers, begun, attempts, begun.arrived, fallback)
 
     # -- one try, or two beside each other -----------------------------------------------------------------------------
@@ -280,7 +289,7 @@ class _PoolCall:
         try:
             async with AsyncExitStack() as resources:
                 reply = await resources.enter_async_context(member.upstream.send(self._adapted(member)))
-                ready = await _first_content(reply)
+                ready = await first_content(reply)
                 member.breaker.succeeded()
                 self._attempts.append(Attempt(name, reply.status, pool.clock() - began))
                 return _Begun(pool, member, reply, ready, resources.pop_all())
@@ -289,6 +298,8 @@ class _PoolCall:
             self._attempts.append(Attempt(name, status, pool.clock() - began, error.code))
             self._errors.append(error)
             found = meaning(error, pool.settings.retries.statuses, pool.settings.causes, pool.now())
+            if isinstance(error, UpstreamTimeoutError) and self._in_a_hurry():
+                found = Meaning(goes_on=False)  # a client that cannot wait says nothing of the server
             self._learn(member, found)
             return found
         except BaseException:
@@ -317,7 +328,12 @@ class _PoolCall:
     # -- between tries -------------------------------------------------------------------------------------------------
 
     def _remaining_s(self) -> float:
-        return max(0.001, self._pool.settings.total_s - (self._pool.clock() - self._began))
+        return max(0.001, self._total_s - (self._pool.clock() - self._began))
+
+    def _in_a_hurry(self) -> bool:
+        """The time that the client gave is over, and was shorter than that of the pool."""
+        given = self._total_s < self._pool.settings.total_s
+        return given and self._pool.clock() - self._began >= self._total_s * 0.9
 
     def _others_wait(self) -> bool:
         """Somebody who was not asked in this round may be asked now."""
@@ -370,28 +386,3 @@ async def _give_up(running: Iterable[asyncio.Task[_Begun | Meaning]]) -> None:
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(outcome, _Begun):
             await outcome.resources.aclose()
-
-
-async def _first_content(reply: UpstreamReply) -> list[Delta]:
-    """The deltas up to the first that says something, and those that came with it."""
-    ready: list[Delta] = []
-    async for delta in reply.deltas:
-        ready.append(delta)
-        if _says(delta):
-            ready.extend(reply.arrived())
-            break
-    return ready
-
-
-def _says(delta: Delta) -> bool:
-    if delta.whole:
-        return True
-    return any(
-        choice.finish_reason is not None or (choice.delta is not None and _has_content(choice.delta))
-        for choice in delta.view.choices or ()
-    )
-
-
-def _has_content(view: MessageView) -> bool:
-    said = (view.content, view.refusal, view.reasoning_content, view.reasoning)
-    return any(said) or any((view.tool_calls, view.function_call, view.audio))

@@ -70,7 +70,8 @@ def reading_error(name: str, exc: BaseException, limits: ReadingLimits, *, begun
         )
     if isinstance(exc, TimeoutError):
         return UpstreamTimeoutError(
-            f"upstream {name!r} did not finish its answer within {limits.total_s:g} s (timeouts.total)"
+            f"upstream {name!r} did not finish its answer within {limits.total_s:g} s (timeouts.total), or within the "
+            "shorter time that was left for this request"
         )
     return UpstreamProtocolError(
         f"upstream {name!r}: the connection broke before the answer was complete ({type(exc).__name__})",

@@ -15,9 +15,10 @@ from gateway.wire.types import GroundingOptions
 
 PREFIX: Final = "x-grounding-"
 RELEASES: Final = ("live", "sentence", "held", "detached")
-NAMES: Final = ("release", "check", "filters", "repository", "revision", "base_revision")
+NAMES: Final = ("release", "check", "filters", "repository", "revision", "base_revision", "timeout")
 MAX_TEXT: Final = 2048
 MAX_FILTERS: Final = 32
+MAX_TIMEOUT_S: Final = 86_400
 _NONE: Final = GroundingOptions()
 
 
@@ -71,6 +72,11 @@ def _of_header(option: str, name: str, text: str) -> Any:
             ) from None
         if isinstance(value, dict):
             _require_distinct(text.encode(), name)
+    if option == "timeout":
+        try:
+            value = float(text)
+        except ValueError:
+            value = text
     return _checked(option, value, name)
 
 
@@ -87,12 +93,24 @@ def _checked(option: str, value: Any, param: str) -> Any:
         raise RequestError(f"Unknown grounding option {option!r}.{hint}", code="unknown_parameter", param=param)
     if option == "filters":
         return _filters(value, param)
+    if option == "timeout":
+        return _seconds(value, param)
     _text(value, param)
     if option == "release" and value not in RELEASES:
         raise RequestError(
             f"{param!r} must be one of {', '.join(RELEASES)}, not {value!r}.", code="invalid_value", param=param
         )
     return value
+
+
+def _seconds(value: Any, param: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_TIMEOUT_S:
+        raise RequestError(
+            f"{param!r} must be a number of seconds above 0, at most {MAX_TIMEOUT_S}.",
+            code="invalid_value",
+            param=param,
+        )
+    return float(value)
 
 
 def _filters(value: Any, param: str) -> dict[str, str]:

@@ -122,6 +122,8 @@ class GroundingOptions:
     repository: str | None = None
     revision: str | None = None
     base_revision: str | None = None
+    timeout: float | None = None
+    """Seconds for the whole answer; it can only shorten the gateway's own times."""
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):

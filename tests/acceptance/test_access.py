@@ -248,7 +248,7 @@ async def test_records_searched_for_with_what_is_no_text_are_a_mistake_of_the_ca
 
 async def test_a_route_that_does_not_serve_a_path_says_so_and_forwards_nothing(house: House) -> None:
     """BerriAI/litellm #14152: other endpoints were served around the guards in silence."""
-    for path in ("/completions", "/embeddings", "/audio/speech", "/messages/batches"):
+    for path in ("/embeddings", "/audio/speech", "/messages/batches"):
         response = await house.http.post(f"/r/held-block/v1{path}", json={"model": "m", "input": "hi"})
         assert response.status_code == 400
         assert response.json()["error"]["code"] == "path_not_served"
@@ -473,9 +473,9 @@ async def test_errors_of_the_upstream_are_not_asked_again_by_our_own_hand_on_for
 
 async def test_what_a_checked_route_forwards_unread_says_that_it_was_not_checked(house: House) -> None:
     """BerriAI/litellm #14152: guards that do not run on another endpoint, while the log says success."""
-    house.upstream.enqueue(json_reply({"object": "text_completion", "choices": [{"index": 0, "text": "wrong"}]}))
-    raw = await house.client("checked-files").completions.with_raw_response.create(model="m", prompt="hi")
-    assert raw.parse().choices[0].text == "wrong"
+    house.upstream.enqueue(json_reply({"id": "modr-1", "model": "m", "results": []}))
+    raw = await house.client("checked-files").moderations.with_raw_response.create(model="m", input="hi")
+    assert raw.parse().results == []
     record = await house.record(raw.headers["x-grounding-exchange"])
     assert (record["check_status"], record["check_reason"]) == ("not_checked", "unsupported_content")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -15,6 +16,7 @@ from gateway.errors import (
     UpstreamError,
     UpstreamProtocolError,
     UpstreamStatusError,
+    UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
 from gateway.upstream.base import Upstream, UpstreamReply
@@ -305,12 +307,25 @@ async def test_all_tries_end_within_the_time_of_the_request(servers: Servers) ->
     assert error.value.code == "upstream_timeout"
 
 
+async def test_a_client_in_a_hurry_does_not_shut_a_server_out_for_the_others(servers: Servers) -> None:
+    clock = time.monotonic
+    slow, other = await servers.upstream("slow"), await servers.upstream("other")
+    servers.by_name["slow"].default = json_reply(completion("late"), gate=asyncio.Event())
+    settings = PoolSettings(retries=AT_ONCE, breaker=BreakerPolicy(failures=1, open_s=600))
+    pool = PoolUpstream("pool", [Member(slow), Member(other, priority=1)], settings, clock=clock, dice=lambda: 0.0)
+    with pytest.raises(UpstreamTimeoutError):
+        await said(pool, limit_s=0.1)
+    assert dict(pool.states()) == {"slow": BreakerState.CLOSED, "other": BreakerState.CLOSED}
+    assert servers.asked() == {"slow": 1, "other": 0}
+
+
 async def test_a_hedged_request_takes_the_first_answer_and_closes_the_other(servers: Servers) -> None:
     slow, quick = await servers.upstream("slow"), await servers.upstream("quick")
     servers.by_name["slow"].default = json_reply(completion("late"), gate=asyncio.Event())
     pool = servers.pool(Member(slow), Member(quick, priority=1), hedge_after_s=0.01)
-    text, _ = await said(pool)
+    text, reply = await said(pool)
     assert text == "I am quick."
+    assert tries(reply.attempts) == [("slow", None, "superseded"), ("quick", 200, "")]
     assert servers.asked() == {"slow": 1, "quick": 1}
     await servers.by_name["slow"].requests[0].closed.wait()
     assert dict(pool.states())["slow"] is BreakerState.CLOSED
