@@ -160,8 +160,9 @@ def _thinking(message: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     details = message.get("reasoning_details")
     for item in details if isinstance(details, list) else ():
-        if not isinstance(item, dict) or item.get("format") not in (None, FORMAT):
-            continue  # of another vendor's model
+        # What another vendor's model thought is not sent. (SDKs that put a stream together repeat the name.)
+        if not isinstance(item, dict) or not str(item.get("format") or FORMAT).startswith(FORMAT):
+            continue
         if item.get("signature"):
             text = item.get("text") or ""
             blocks.append({"type": "thinking", "thinking": text, "signature": item["signature"]})

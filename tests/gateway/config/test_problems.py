@@ -54,14 +54,14 @@ CASES = [
     ),
     pytest.param(
         MINIMAL.replace("{kind: extractive}", "{kind: extactive}"),
-        "gateway.yaml:2:12 upstreams.quotes.kind: must be one of openai, azure, anthropic, extractive, plugin",
+        "gateway.yaml:2:12 upstreams.quotes.kind: must be one of openai, azure, anthropic, responses, extractive",
         "did you mean `extractive`?",
         id="unknown kind",
     ),
     pytest.param(
         MINIMAL.replace("{kind: extractive}", "{max_sentences: 2}"),
         "gateway.yaml:2:3 upstreams.quotes: has no `kind`",
-        "add kind: with one of openai, azure, anthropic, extractive, plugin",
+        "add kind: with one of openai, azure, anthropic, responses, extractive, plugin, pool",
         id="no kind",
     ),
     pytest.param(

@@ -226,3 +226,11 @@ def test_an_operator_may_let_named_fields_be_left_out() -> None:
 def test_a_tool_that_the_client_runs_for_claude_arrives_as_it_is() -> None:
     tool = {"type": "bash_20250124", "name": "bash"}
     assert sent(tools=[tool])["tools"] == [tool]
+
+
+def test_what_another_vendors_model_thought_is_not_handed_to_claude() -> None:
+    foreign = {"type": "reasoning.encrypted", "format": "openai-responses-v1", "data": "opaque"}
+    own = {"type": "reasoning.encrypted", "format": "anthropic-claude-v1", "data": "xx"}
+    turn = {"role": "assistant", "content": "Well.", "reasoning_details": [foreign, own]}
+    blocks = sent(USER, turn, USER)["messages"][1]["content"]
+    assert blocks == [{"type": "redacted_thinking", "data": "xx"}, {"type": "text", "text": "Well."}]
