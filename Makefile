@@ -6,7 +6,7 @@ DATA ?= data
 FOLDER ?= /var/tmp/grounding-gateway-image
 TRAIN := .venv-train/bin
 
-.PHONY: help run test test-fast check format lock bench bench-retrieval image-rehearsal models classifier clean serve-env dev-env train-env
+.PHONY: help run test test-fast check format lock bench bench-retrieval image-rehearsal models classifier entailment clean serve-env dev-env train-env
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -48,6 +48,9 @@ models: train-env ## export the encoder to int8 ONNX again (downloads torch)
 
 classifier: dev-env ## train the fact classifier again: make classifier DATA=folder-with-labelled-facts
 	$(BIN)/python -m checks.train_features --data $(DATA) --out checks/models/facts-features
+
+entailment: train-env ## train the cross-encoder beside it again, hours: make entailment DATA=folder-with-labelled-facts
+	$(TRAIN)/python -m checks.train.entailment --data $(DATA) --out checks/models/facts-entailment
 
 clean: ## remove what was installed and made (not .data, which holds the ledger)
 	rm -rf .venv .venv-train .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

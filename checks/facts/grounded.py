@@ -20,7 +20,7 @@ from checks.facts.features import FEATURES
 from checks.facts.style import STYLE
 from checks.facts.trees import Ensemble
 
-RULES = 2
+RULES = 3
 """Goes up with every change below that moves a probability: records name it beside the model file's own hash."""
 _AT = {name: at for at, name in enumerate(FEATURES)}
 _STYLE_AT = {name: at for at, name in enumerate(STYLE)}
@@ -45,6 +45,8 @@ _DECIDED = 0.5
 _COVERAGE = 6.0
 _PER_MISSING_NUMBER = 0.85
 _SLOPE, _BELOW = 0.5, 2.0
+# What the cross-encoder's log-odds weigh in that order, and how far they count.
+_ENTAILED, _MOST_ENTAILED = 1.0, 4.0
 # Half a truth needs two parts: facts with fewer words than this are hardly ever one.
 _TWO_PARTS = 10
 # A passage that refutes has to say something else; mere difference in wording is no refutation.
@@ -99,8 +101,16 @@ class FeatureModel:
         arrays |= {"about": np.array(json.dumps(about)), "wording": self.wording}
         np.savez_compressed(directory / "model.npz", allow_pickle=False, **arrays)
 
-    def probabilities(self, rows: npt.NDArray[np.float32], styles: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Seven probabilities a row: features `(n, len(FEATURES))`, styles `(n, len(STYLE))` to `(n, 7)`."""
+    def probabilities(
+        self,
+        rows: npt.NDArray[np.float32],
+        styles: npt.NDArray[np.float32],
+        entailed: npt.NDArray[np.float32] | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Seven probabilities a row: features `(n, len(FEATURES))`, styles `(n, len(STYLE))` to `(n, 7)`.
+
+        `entailed`, shape `(n,)`, is a second reader's log-odds of support; 0 where it has not read.
+        """
         cover = rows[:, _AT["cover_said"]]
         supports = self.supports.probability(rows).astype(np.float64)
         unknown, strong = rows[:, _AT["unknown"]], rows[:, _AT["strong"]]
@@ -113,7 +123,7 @@ class FeatureModel:
         )
         supports = np.where(not_borne_out, np.minimum(supports, _NOT_BORNE_OUT), supports)
         cap = np.where(not_borne_out, _NOT_BORNE_OUT, np.where(doubtful, _DOUBTFUL, _DECIDED))
-        supports = _ordered(supports, rows, cap)
+        supports = _ordered(supports, rows, cap, np.zeros(len(rows)) if entailed is None else entailed)
         half = (1 - supports) * self.half.probability(rows) * np.minimum(1, strong / _TWO_PARTS)
         refutes = self.refutes.probability(rows).astype(np.float64)
         off_topic = (cover < _ON_TOPIC_COVER) | (rows[:, _AT["subject_missing"]] > 0) | (rows[:, _AT["items"]] == 0)
@@ -143,15 +153,19 @@ class FeatureModel:
 
 
 def _ordered(
-    supports: npt.NDArray[np.float64], rows: npt.NDArray[np.float32], cap: npt.NDArray[np.float64]
+    supports: npt.NDArray[np.float64],
+    rows: npt.NDArray[np.float32],
+    cap: npt.NDArray[np.float64],
+    entailed: npt.NDArray[np.floating],
 ) -> npt.NDArray[np.float64]:
-    """Support with coverage weighed in, on the same side of one half, below `cap` on the lower one.
+    """Support with coverage and the second reader weighed in, on the same side of one half, below `cap` on the lower.
 
     An answer to a question in the fact ("Question: … Answer: …") stays as it is: its words are mostly the question's.
     """
     window = rows[:, _AT["cover_two"]] * _PER_MISSING_NUMBER ** rows[:, _AT["numbers_missing"]]
     passage = rows[:, _AT["cover_passage"]] * _PER_MISSING_NUMBER ** rows[:, _AT["numbers_nowhere"]]
     odds = np.log((supports + 0.02) / (1.02 - supports)) + _COVERAGE * ((window + passage) / 2 - 1)
+    odds = odds + _ENTAILED * np.clip(entailed, -_MOST_ENTAILED, _MOST_ENTAILED)
     above = _DECIDED + (1 - _DECIDED) / (1 + np.exp(-_SLOPE * odds))
     below = cap / (1 + np.exp(-_SLOPE * odds - _BELOW))
     found = np.where(supports >= _DECIDED, above, below)

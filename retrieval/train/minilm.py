@@ -22,49 +22,49 @@ EPSILON = 1e-12
 MASKED = -10000.0  # far below any score, still finite in int8-quantised neighbours
 
 
-def _parameter(value: Tensor) -> nn.Parameter:
+def parameter(value: Tensor) -> nn.Parameter:
     return nn.Parameter(value.contiguous(), requires_grad=False)
 
 
-class _Linear(nn.Module):  # type: ignore[misc, unused-ignore]
+class Linear(nn.Module):  # type: ignore[misc, unused-ignore]
     """`x @ weight + bias`, the weight stored as (in, out): the form that a quantiser recognises."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
-        self.weight = _parameter(weight.t())
-        self.bias = _parameter(bias)
+        self.weight = parameter(weight.t())
+        self.bias = parameter(bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
 
 
-class _Norm(nn.Module):  # type: ignore[misc, unused-ignore]
+class Norm(nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, weights: Mapping[str, Tensor], name: str) -> None:
         super().__init__()
-        self.weight = _parameter(weights[f"{name}.weight"])
-        self.bias = _parameter(weights[f"{name}.bias"])
+        self.weight = parameter(weights[f"{name}.weight"])
+        self.bias = parameter(weights[f"{name}.bias"])
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, (HIDDEN,), self.weight, self.bias, EPSILON)
 
 
-class _Layer(nn.Module):  # type: ignore[misc, unused-ignore]
+class Layer(nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, weights: Mapping[str, Tensor], index: int) -> None:
         super().__init__()
         name = f"encoder.layer.{index}"
 
-        def linear(part: str) -> _Linear:
-            return _Linear(weights[f"{name}.{part}.weight"], weights[f"{name}.{part}.bias"])
+        def linear(part: str) -> Linear:
+            return Linear(weights[f"{name}.{part}.weight"], weights[f"{name}.{part}.bias"])
 
         own = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
-        self.projections = _Linear(
+        self.projections = Linear(
             torch.cat([weights[f"{part}.weight"] for part in own]), torch.cat([weights[f"{part}.bias"] for part in own])
         )
         self.attended = linear("attention.output.dense")
-        self.attended_norm = _Norm(weights, f"{name}.attention.output.LayerNorm")
+        self.attended_norm = Norm(weights, f"{name}.attention.output.LayerNorm")
         self.widen = linear("intermediate.dense")
         self.narrow = linear("output.dense")
-        self.norm = _Norm(weights, f"{name}.output.LayerNorm")
+        self.norm = Norm(weights, f"{name}.output.LayerNorm")
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         batch = x.shape[0]
@@ -82,13 +82,13 @@ class SentenceEncoder(nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         name = "embeddings"
-        self.words = _parameter(weights[f"{name}.word_embeddings.weight"])
+        self.words = parameter(weights[f"{name}.word_embeddings.weight"])
         # One sentence at a time means one token type: its row is a constant that joins the positions.
-        self.positions = _parameter(
+        self.positions = parameter(
             weights[f"{name}.position_embeddings.weight"] + weights[f"{name}.token_type_embeddings.weight"][0]
         )
-        self.norm = _Norm(weights, f"{name}.LayerNorm")
-        self.layers = nn.ModuleList([_Layer(weights, index) for index in range(LAYERS)])
+        self.norm = Norm(weights, f"{name}.LayerNorm")
+        self.layers = nn.ModuleList([Layer(weights, index) for index in range(LAYERS)])
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         x = self.norm(F.embedding(input_ids, self.words) + self.positions[: input_ids.shape[1]])

@@ -112,6 +112,7 @@ def test_the_wheel_carries_models_migrations_and_types(tmp_path: Path) -> None:
     assert {
         "retrieval/models/minilm-l6-v2/model.int8.onnx",
         "retrieval/models/minilm-l6-v2/tokenizer.json",
+        "checks/models/facts-entailment/model.int8.onnx",
         "checks/models/facts-features/model.npz",
         "migrations/alembic.ini",
         "migrations/versions/0001_pre_ledger.py",
