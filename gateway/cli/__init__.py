@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gateway import __version__
-from gateway.cli import auditing, checking, commands, config, evaluate, keys, labels
+from gateway.cli import auditing, checking, collection, commands, config, evaluate, keys, labels
 from gateway.cli.output import fail_with
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("serve")(commands.serve)
 app.add_typer(config.app, name="config")
 app.command("ingest")(commands.ingest)
+app.add_typer(collection.app, name="collection")
 app.command("ask")(commands.ask)
 app.add_typer(checking.app, name="check")
 auditing.add_to(commands.verdicts)
