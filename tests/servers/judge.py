@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-Body = dict[str, Any] | str
+Body = dict[str, Any] | list[Any] | str
 
 
 @dataclass
