@@ -205,7 +205,7 @@ def _call(
         created_at=desk.now(),
         path=path_of(scope),
         release=effective.release,
-        action=effective.action,
+        action=runtime.parts[route.name].action_in_force(effective.action),
         check=effective.check,
         key_id=principal.key_id,
         request_id=request_id_of(headers),

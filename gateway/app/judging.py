@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
+import httpx
+
+from checks.errors import LabelledDataError
+from checks.evaluate.calibration import Calibration
 from checks.facts.aggregate import Aggregation
 from checks.facts.check import Deadlines, FactCheck, FactCheckSettings
 from checks.facts.classify import LocalClassifier
+from checks.facts.detector import CrossEncoderClassifier, EndpointClassifier, EndpointSettings, LabelMap
+from checks.facts.drift import ScoreWatch
 from checks.facts.judged import JudgedClassifier
 from checks.facts.questions import JudgeQuestions, Questions, TemplateQuestions
 from checks.judge.anthropic import AnthropicJudge
@@ -26,6 +33,7 @@ from gateway.config.model import (
     RouteConfig,
 )
 from gateway.config.modes import Release
+from gateway.errors import ConfigError
 from retrieval.types import Retriever
 
 
@@ -37,7 +45,7 @@ class CheckBuilder:
         self._reviews = ReviewBuilder(config, resources)
         self._resources = resources
         self._judges: dict[str, VendorJudge] = {}
-        self._local: LocalClassifier | None = None
+        self._local: dict[str, LocalClassifier] = {}
 
     async def build(self, config: RouteConfig, retriever: Retriever | None) -> Check | None:
         """The check of a route, or None."""
@@ -51,11 +59,21 @@ class CheckBuilder:
             return await self._reviews.build(check, [await self._judge(name) for name in check.judges])
         assert retriever is not None
         classifier = await self._classifier(check.classifier)
+        calibration = _calibration(check.aggregation)
+        if calibration is not None:
+            _require_same(calibration, check.aggregation, classifier)
         questions = await self._questions(check)
         # Where sentences leave before the answer is whole, no question may look beyond them: a plain answer must get
         # the same questions as a streamed one.
         settings = _settings(check, whole_answer=config.release is not Release.SENTENCE)
         return FactCheck(retriever, classifier, questions, settings)
+
+    def watch(self, config: RouteConfig) -> ScoreWatch | None:
+        """What tells whether a route's facts still look like those of its calibration; None without one."""
+        if not isinstance(config.check, FactCheckConfig):
+            return None
+        calibration = _calibration(config.check.aggregation)
+        return None if calibration is None else ScoreWatch(calibration.scores())
 
     async def _judge(self, name: str) -> VendorJudge:
         if name not in self._judges:
@@ -69,9 +87,22 @@ class CheckBuilder:
         if config.kind == "plugin":
             classifier: FactClassifier = load_plugin("classifiers", config.name or "")(**config.options)
             return classifier
-        if self._local is None:
-            self._local = LocalClassifier.read()
-        return self._local
+        if config.kind == "endpoint":
+            return self._endpoint(config)
+        if config.kind == "cross_encoder":
+            return await asyncio.to_thread(CrossEncoderClassifier.open, config.model or "", LabelMap(config.labels))
+        if config.kind not in self._local:
+            # Half a second of reading files, beside running requests when the configuration was reloaded.
+            both = config.kind == "local"
+            self._local[config.kind] = await asyncio.to_thread(LocalClassifier.read, entailment=both)
+        return self._local[config.kind]
+
+    def _endpoint(self, config: ClassifierConfig) -> EndpointClassifier:
+        headers = {"authorization": f"Bearer {config.api_key.get_secret_value()}"} if config.api_key else {}
+        # How long it may take is a deadline of the check's stage.
+        client = httpx.AsyncClient(headers=headers, timeout=None)  # noqa: S113
+        self._resources.push_async_callback(client.aclose)
+        return EndpointClassifier(EndpointSettings(url=config.url or "", labels=LabelMap(config.labels)), client)
 
     async def _questions(self, check: FactCheckConfig) -> Questions:
         if check.questions.kind == "judge":
@@ -107,14 +138,39 @@ def _judge_settings(name: str, config: JudgeConfig) -> JudgeSettings:
 
 
 def aggregation_of(config: AggregationConfig) -> Aggregation:
-    """The aggregation of a section."""
+    """The aggregation of a section; raises `ConfigError` where its labels cannot keep its budget."""
+    calibration = _calibration(config)
     return Aggregation(
         kind=config.kind,
         support_threshold=config.support_threshold,
         refute_threshold=config.refute_threshold,
-        fail_threshold=config.fail_threshold,
+        fail_threshold=config.fail_threshold if calibration is None else _threshold(calibration, config),
         fails=config.fails,
     )
+
+
+def _calibration(config: AggregationConfig) -> Calibration | None:
+    try:
+        return None if config.calibration is None else Calibration.read(config.calibration)
+    except LabelledDataError as error:
+        raise ConfigError(f"{error}; {error.hint}") from error
+
+
+def _threshold(calibration: Calibration, config: AggregationConfig) -> float:
+    assert config.budget is not None
+    try:
+        return calibration.threshold(config.budget)
+    except LabelledDataError as error:
+        raise ConfigError(f"{config.calibration}: {error}; {error.hint}") from error
+
+
+def _require_same(calibration: Calibration, config: AggregationConfig, classifier: FactClassifier) -> None:
+    """Scores of another classifier say nothing of this one's."""
+    if calibration.classifier != classifier.version:
+        raise ConfigError(
+            f"{config.calibration} was made with the classifier {calibration.classifier}; this route has "
+            f"{classifier.version}, whose scores are others: run `evaluate facts --data DIR --out FOLDER` again"
+        )
 
 
 def _settings(check: FactCheckConfig, *, whole_answer: bool) -> FactCheckSettings:

@@ -83,6 +83,7 @@ async def _parts(
         config_version=config_version,
         embeddings=await collections.embeddings(route.embeddings) if route.embeddings else None,
         count_tokens=collections.token_counter(retrieval.collections) if retrieval else None,
+        watch=checks.watch(route),
     )
 
 

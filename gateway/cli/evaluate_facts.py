@@ -13,6 +13,7 @@ from typing import Any
 from checks.errors import ChecksError
 from checks.evaluate import plots, report
 from checks.evaluate.baselines import OverlapClassifier, self_check
+from checks.evaluate.calibration import Calibration
 from checks.evaluate.facts import Findings, Task, answer_tasks, fact_tasks, judge_sets
 from checks.evaluate.labelled import LabelledSet, read_sets
 from checks.facts.aggregate import Aggregation
@@ -53,6 +54,7 @@ def evaluate(wanted: Wanted, *, as_json: bool) -> None:
     tasks = report.pooled(findings.tasks)
     if wanted.out is not None:
         _write(wanted.out, json.dumps(data, ensure_ascii=False, indent=1), tasks)
+        _write_calibrations(wanted.out, report.pooled(findings.by_label), versions)
     emit(data, as_json=as_json, table=(report.COLUMNS, report.rows(tasks)))
     if not as_json and wanted.budget is not None:
         emit(None, as_json=False, text="\n".join(_thresholds(data["thresholds"])))
@@ -73,7 +75,11 @@ def _thresholds(found: list[dict[str, Any]]) -> list[str]:
 
 async def _judged(sets: list[LabelledSet], wanted: Wanted) -> tuple[Findings, dict[str, str]]:
     local = LocalClassifier.read()
-    classifiers: dict[str, FactClassifier] = {"local": local, "overlap": OverlapClassifier(local.lexicon)}
+    classifiers: dict[str, FactClassifier] = {
+        "local": local,
+        "features": LocalClassifier.read(entailment=False),
+        "overlap": OverlapClassifier(local.lexicon),
+    }
     findings = Findings()
     async with AsyncExitStack() as stack:
         judge = await _judge(wanted, stack)
@@ -113,6 +119,13 @@ async def _judge(wanted: Wanted, stack: AsyncExitStack) -> Judge | None:
         known = listed(loaded.judges) or "none"
         fail(f"there is no judge '{wanted.judge}'{suggestion(wanted.judge, loaded.judges)}", f"known: {known}", USAGE)
     return await stack.enter_async_context(open_judge(wanted.judge, loaded.judges[wanted.judge]))
+
+
+def _write_calibrations(folder: Path, tasks: list[Task], versions: dict[str, str]) -> None:
+    """One file for each set and classifier: what `aggregation.calibration` of a route takes."""
+    for task in tasks:
+        name = "-".join(f"calibration {task.dataset} {task.classifier}".split())
+        Calibration(classifier=versions[task.classifier], judged=task.judged).write(folder / f"{name}.json")
 
 
 def _write(folder: Path, text: str, tasks: list[Task]) -> None:

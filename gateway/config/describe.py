@@ -35,7 +35,12 @@ _LEFT_OUT: Final[Any] = {
             "ca_bundle",
         }
     },
-    "routes": {"__all__": {"retrieval": {"rerank": {"api_key", "api_key_file"}}}},
+    "routes": {
+        "__all__": {
+            "retrieval": {"rerank": {"api_key", "api_key_file"}},
+            "check": {"classifier": {"api_key", "api_key_file"}},
+        }
+    },
     "keys": {"__all__": {"sha256", "expires", "limits", "budget"}},
 }
 

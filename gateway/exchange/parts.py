@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from checks.facts.drift import ScoreWatch
 from checks.types import Check, Verdict
 from gateway.access.limiter import Grant
 from gateway.config.model import RouteConfig
@@ -24,7 +25,7 @@ class RouteParts:
     """A route, ready to serve: its configuration and the parts it names.
 
     `check_collections` is where evidence is searched; `alternating_roles` says that passages must be merged into the
-    last user message.
+    last user message. `watch` tells when facts no longer look like those that the check was calibrated on.
     """
 
     name: str
@@ -38,6 +39,12 @@ class RouteParts:
     count_tokens: Callable[[str], int] | None = None
     embeddings: LocalEmbeddings | None = None
     """Answers `/v1/embeddings`, in place of the upstream."""
+    watch: ScoreWatch | None = None
+
+    def action_in_force(self, action: Action) -> Action:
+        """What a bad verdict does now: nothing is blocked by a threshold that the facts have drifted away from."""
+        drifted = self.watch is not None and self.watch.drifted
+        return Action.ANNOTATE if drifted and action is Action.BLOCK else action
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +83,8 @@ class Observer(Protocol):
     def verdict(self, route: str, verdict: Verdict) -> None: ...
 
     def problem(self, event: str, error: BaseException, **fields: str) -> None: ...
+
+    def drift(self, route: str, *, drifted: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,9 @@ class Exchange:
         self.account.judged(verdicts, decision, attempt=attempt, now=self._services.clock())
         for verdict in verdicts:
             self._services.observer.verdict(self.parts.name, verdict)
+        watch = self.parts.watch
+        if watch is not None and watch.add(f.score for v in verdicts for f in v.facts if f.score is not None):
+            self._services.observer.drift(self.parts.name, drifted=watch.drifted)
 
     def _base_case(self) -> Case:
         config = self.parts.config

@@ -31,7 +31,7 @@ _REPORTED: Final = frozenset({"retrieval", "check"})
 # Issues that the share of dropped ones remembers.
 _WINDOW: Final = 200
 _WATCHED: Final = "As the part itself counts it."
-_Combine = Literal["livesum", "livemax", "livemin"]
+_Combine = Literal["livesum", "livemax", "livemin", "livemostrecent"]
 _COMBINE: Final[Mapping[str, _Combine]] = {
     "oldest_seconds": "livemax",
     "accepting": "livemin",
@@ -113,9 +113,10 @@ class Metrics:
         def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Family[Histogram]:
             return _Family(Histogram(f"grounding_{name}", about, labels, buckets=buckets, registry=registry))
 
-        self._in_flight = Gauge(
-            "grounding_requests_in_flight", "Requests being served.", registry=registry, multiprocess_mode="livesum"
-        )
+        def gauge(name: str, about: str, mode: _Combine, *labels: str) -> Gauge:
+            return Gauge(f"grounding_{name}", about, labels, registry=registry, multiprocess_mode=mode)
+
+        self._in_flight = gauge("requests_in_flight", "Requests being served.", "livesum")
         self._exchanges = counter("exchanges", "Exchanges by how they ended.", "route", "outcome", "status")
         self._stages = histogram("stage_seconds", "Time per stage of an exchange.", _SECONDS, "route", "stage")
         self._retrievals = counter("retrievals", "Retrievals by status.", "route", "status")
@@ -124,14 +125,11 @@ class Metrics:
         self._facts = counter("facts", "Facts and issues by label.", "route", "kind", "label", "status")
         self._issues = counter("issues", "Issues of code reviews by label and action.", "route", "label", "action")
         self._emptied = counter("reviews_emptied", "Reviews of which the check drops every issue.", "route")
-        self._drop_share = Gauge(
-            "grounding_issue_drop_share",
-            f"Share of dropped issues, over the last {_WINDOW} or so.",
-            ["route"],
-            registry=registry,
-            multiprocess_mode="livemostrecent",
-        )
+        about = f"Share of dropped issues, over the last {_WINDOW} or so."
+        self._drop_share = gauge("issue_drop_share", about, "livemostrecent", "route")
         self._drops: dict[str, tuple[float, int]] = {}
+        about = "1 while a route's facts do not look like those of its calibration."
+        self._drifted = gauge("scores_drifted", about, "livemax", "route")
         self._attempts = counter("upstream_attempts", "Tries at upstreams.", "upstream")
         self._upstream_errors = counter("upstream_errors", "Failed tries at upstreams.", "upstream", "code")
         self._tokens = counter("tokens", "Tokens as the upstream counted them.", "route", "kind")
@@ -186,6 +184,10 @@ class Metrics:
         self._drop_share.labels(route).set(share)
         if all(issue.action == "drop" for issue in verdict.issues):
             self._emptied(route).inc()
+
+    def drift(self, route: str, *, drifted: bool) -> None:
+        """Whether a route's facts have drifted away from its calibration."""
+        self._drifted.labels(route).set(drifted)
 
     def exchange(self, record: ExchangeView) -> None:
         """An exchange has ended."""

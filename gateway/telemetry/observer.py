@@ -26,6 +26,15 @@ class TelemetryObserver:
         """A verdict on one choice."""
         self._metrics.verdict(route, verdict)
 
+    def drift(self, route: str, *, drifted: bool) -> None:
+        """A route's facts do not look like those of its calibration any more, or do again."""
+        self._metrics.drift(route, drifted=drifted)
+        logger = structlog.get_logger("gateway")
+        if drifted:
+            logger.warning("scores_drifted", route=route, effect="block acts as annotate until they agree again")
+        else:
+            logger.info("scores_agree_again", route=route)
+
     def problem(self, event: str, error: BaseException, **fields: str) -> None:
         """Something failed that the exchange goes on without, or ends by."""
         self._metrics.problem(event)

@@ -39,6 +39,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
     metrics.verdict("r", Verdict("fact_check", Status.NOT_CHECKED, Reason.TIMEOUT))
     dropped = CheckedIssue("a.py", 1, 1, "x", Status.FAILED, IssueLabel.HALLUCINATION, action="drop")
     metrics.verdict("r", Verdict("code_review", Status.FAILED, issues=(dropped,)))
+    metrics.drift("r", drifted=True)
     metrics.problem("retrieval_failed")
     metrics.reloaded(accepted=False)
     metrics.unrecorded()

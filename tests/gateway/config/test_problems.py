@@ -187,6 +187,32 @@ CASES = [
         id="unknown judge",
     ),
     pytest.param(
+        with_route("upstream: real\ncheck: {kind: facts, collections: [docs], classifier: {kind: endpoint}}"),
+        "gateway.yaml:16:60 routes.r.check.classifier.kind: a classifier of kind 'endpoint' needs url:",
+        "predict endpoint",
+        id="endpoint without an address",
+    ),
+    pytest.param(
+        with_route("upstream: real\ncheck: {kind: facts, collections: [docs], classifier: {kind: local, model: nli}}"),
+        "gateway.yaml:16:60 routes.r.check.classifier.kind: model is nothing that a classifier of kind 'local' takes",
+        "use kind cross_encoder",
+        id="a model for the shipped classifier",
+    ),
+    pytest.param(
+        with_route("upstream: real\ncheck: {kind: facts, collections: [docs], aggregation: {budget: 0.1}}"),
+        "gateway.yaml:16:61 routes.r.check.aggregation.budget: a false-alarm budget needs kind: graded",
+        "graded",
+        id="a budget under strict",
+    ),
+    pytest.param(
+        with_route(
+            "upstream: real\ncheck: {kind: facts, collections: [docs], aggregation: {kind: graded, budget: 0.1}}"
+        ),
+        "gateway.yaml:16:75 routes.r.check.aggregation.budget: budget and calibration go together",
+        "labels",
+        id="a budget without labels",
+    ),
+    pytest.param(
         with_route("upstream: real\ncheck: {kind: facts, collections: [docs], questions: {kind: judge}}"),
         "gateway.yaml:16:59 routes.r.check.questions.kind: questions of kind 'judge' need judge: <name of a judge>",
         "judge",
