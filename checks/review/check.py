@@ -5,8 +5,8 @@ nothing of HTTP, routes or storage. Nothing but cancellation leaves it as an exc
 
 Reasons given here: `no_facts` when the answer holds no issue (it is no review), `no_evidence` when the commit or the
 code an issue points at is not known, `judge_unavailable`, `judge_reply_invalid` and `timeout` as the judges gave them,
-`too_long` for issues beyond `max_issues` or beyond the cost cap. A review fails when an issue was labelled
-hallucination, passes when every issue was judged and none was, and is not checked otherwise.
+`too_long` for an answer over its reader's limits and for issues beyond `max_issues` or the cost cap. A review fails
+when an issue was labelled hallucination, passes when every issue was judged and none was, and is not checked otherwise.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ class ReviewCheck:
         """Judge every issue of the answer, some at a time, within the total deadline."""
         started = self._clock()
         review = await asyncio.to_thread(_read, case)
+        if review.too_long:
+            return self._unchecked(case, Reason.TOO_LONG, "; ".join(review.notes), review)
         if not review.issues:
             return self._unchecked(case, Reason.NO_FACTS, _no_issue(case), review)
         works = [_Work(issue) for issue in review.issues]

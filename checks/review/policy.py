@@ -156,5 +156,6 @@ def note(label: IssueLabel | None, why: str, *, nitpick: bool = False) -> str:
         None: "could not be checked",
     }[label]
     reason = " ".join(why.split())
-    text = f"Grounding check: {said}{f': {reason}' if reason else ''}"
+    # Who says so, and the label, stand in the mark around it.
+    text = f"{said}{f': {reason}' if reason else ''}"
     return text if len(text) <= _LONGEST_NOTE else f"{text[: _LONGEST_NOTE - 3]}..."

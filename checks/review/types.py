@@ -78,7 +78,8 @@ class Review:
 
     `formats` names the formats found, in the order of their blocks; `notes` say in plain words what was put right or
     left out while reading (a reversed range, a cut last issue). `layout` is its reader's own: where verdicts can be
-    written, so that writing them back does not read the text again.
+    written, so that writing them back does not read the text again. `too_long` says that the text was not read at all,
+    for its size; the note says which limit it passed.
     """
 
     text: str
@@ -87,6 +88,7 @@ class Review:
     completeness: Completeness = Completeness.COMPLETE
     notes: tuple[str, ...] = ()
     layout: object = field(default=None, repr=False, compare=False)
+    too_long: bool = False
 
 
 class Treatment(StrEnum):

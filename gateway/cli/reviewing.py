@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from checks.errors import RepositoryError
 from checks.review.check import ReviewCheck, ReviewSettings
 from checks.review.credentials import RepositorySettings
 from checks.review.decide import Variant
@@ -76,6 +77,7 @@ async def _check(asked: Asked, text: str) -> Verdict:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         place = RepositorySettings(name=_NAME, url=str(asked.repository.resolve()))
         pool = await stack.enter_async_context(RepositoryPool([place], scratch))
+        _open(pool, asked.repository)
         judges = await opened(configs, stack)
         options: dict[str, Any] = {
             "repository": _NAME,
@@ -85,6 +87,15 @@ async def _check(asked: Asked, text: str) -> Verdict:
             "messages": (),
         }
         return await ReviewCheck(judges, pool, settings).check(Case("", text, options=options))
+
+
+def _open(pool: RepositoryPool, path: Path) -> None:
+    # A folder that is no repository is a slip on the command line, not a commit that could not be found.
+    try:
+        pool.mirror(_NAME).repository()
+    except RepositoryError:
+        hint = "--repository takes the top folder of a git repository, or a bare one, that this user owns"
+        fail(f"{path} cannot be opened as a git repository", hint, USAGE)
 
 
 def _write(asked: Asked, text: str, verdict: Verdict) -> None:

@@ -42,6 +42,7 @@ class _Scan:
     blocks: tuple[Block, ...]
     settled: int
     notes: tuple[str, ...] = ()
+    too_long: bool = False
 
 
 def read_review(text: str, *, repo_root: str | None = None, truncated: bool = False) -> Review:
@@ -73,6 +74,7 @@ def read_review(text: str, *, repo_root: str | None = None, truncated: bool = Fa
         completeness=Completeness.TRUNCATED if cut else Completeness.COMPLETE,
         notes=tuple(notes),
         layout=scan.blocks,
+        too_long=scan.too_long,
     )
 
 
@@ -117,9 +119,9 @@ def _whole(text: str, block: Block, found: Found) -> bool:
 
 def _scan(text: str) -> _Scan:
     if len(text) > LONGEST:
-        return _Scan((), 0, (f"a text of more than {LONGEST} characters is not read",))
+        return _Scan((), 0, (f"a text of more than {LONGEST} characters is not read",), too_long=True)
     if text.count("\n") > MOST_LINES:
-        return _Scan((), 0, (f"a text of more than {MOST_LINES} lines is not read",))
+        return _Scan((), 0, (f"a text of more than {MOST_LINES} lines is not read",), too_long=True)
     blocks: list[Block] = []
     sure = _json(text, blocks)
     _take(blocks, checkstyle.read(text))

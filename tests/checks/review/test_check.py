@@ -147,6 +147,23 @@ async def test_the_published_example_ends_as_published(repo: Repo) -> None:
     assert len(marked) == 2
 
 
+async def test_a_review_over_the_size_limit_is_never_taken_for_an_answer_without_issues(repo: Repo) -> None:
+    one = judge("a", said(HALLUCINATION))
+    for answer, limit in ((findings(finding("Leaks")) + "\n" * 20_001, "lines"), ("a" * 4_000_001, "characters")):
+        verdict = await run(repo, answer, [one])
+        assert (verdict.status, verdict.reason) == (Status.NOT_CHECKED, Reason.TOO_LONG)
+        assert limit in verdict.detail
+
+
+async def test_a_mark_says_once_what_was_found(repo: Repo) -> None:
+    answer = "### app/load.py:5\n\n**High**: The file is never closed.\n\nIt leaks.\n"
+    verdict = await run(repo, answer, [judge("a", said(HALLUCINATION, "with closes it", quotes=[]))])
+    marked = apply(answer, verdict.marked)
+    assert "hallucination" in marked
+    assert "Grounding check" not in marked
+    assert marked.count("not borne out by the code") == 1
+
+
 async def test_an_answer_that_is_no_review_is_passed_on_untouched(repo: Repo) -> None:
     for answer in ("This change adds a loader.", '{"score": 8}', ""):
         verdict = await run(repo, answer, [judge("a", said(HALLUCINATION))])

@@ -116,6 +116,18 @@ async def test_a_wrong_judge_is_explained_before_anything_is_asked(repo: Repo, t
     assert "needs 2 judges" in err
 
 
+@pytest.mark.slow
+async def test_a_folder_that_is_no_repository_is_a_slip_told_with_its_remedy(tmp_path: Path) -> None:
+    place = ["check", "review", "--repository", str(tmp_path), "--revision", "main", "-i", "-"]
+    code, out, err = await run(
+        *place, "--judge", "one=openai:m@http://127.0.0.1:9/v1", stdin=REVIEW, ONE_API_KEY="none"
+    )
+    assert code == 2
+    assert not out
+    assert f"{tmp_path} cannot be opened as a git repository" in err
+    assert "top folder of a git repository" in err
+
+
 def labelled(folder: Path) -> None:
     diff = "@@ -1,2 +1,3 @@\n import os\n+import sys\n"
     claims = [
