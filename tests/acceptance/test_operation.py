@@ -319,6 +319,7 @@ async def test_a_worker_that_dies_is_replaced_and_the_metrics_of_all_are_added_u
         start = 'grounding_exchanges_total{outcome="completed",route="grounded",status="200"} '
         return sum(float(line.removeprefix(start)) for line in text.splitlines() if line.startswith(start))
 
+    await until_logged(pair, "Application startup complete", 2)
     before = await served()
     await grounded_answers(pair, upstream, 20)
     assert await served() == before + 20
