@@ -79,6 +79,11 @@ class Route:
     takes_reasoning: bool = False
     """Its upstream takes back the reasoning that it signed or encrypted."""
 
+    @property
+    def passes_unread(self) -> bool:
+        """Whether requests of OpenAI's other dialects go to the upstream as they are: nothing is done with them."""
+        return self.forwards and not self.grounds and not self.checks and not self.speaks_messages
+
     def effective(self, options: GroundingOptions) -> Effective:
         """How a request with these options is served.
 

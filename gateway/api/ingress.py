@@ -93,7 +93,7 @@ class ResponsesIngress:
     ) -> Asked | Unread:
         value = decoded(body)
         route = select(model_of(value))
-        if route.forwards and not route.grounds and not route.checks and not route.speaks_messages:
+        if route.passes_unread:
             # Upstreams of this family know the dialect with all that needs their own storage.
             return Unread(route)
         translated = raw.encode(responses_request(value, native=route.takes_reasoning))
@@ -111,7 +111,7 @@ class CompletionsIngress:
     ) -> Asked | Unread:
         value = decoded(body)
         route = select(model_of(value))
-        if route.forwards and not route.grounds and not route.checks and not route.speaks_messages:
+        if route.passes_unread:
             # A model that goes on writing a text is no chat model.
             return Unread(route)
         return Asked(chat.parse_request(raw.encode(completions.chat_request(value)), headers, limits), route, TEXT)
